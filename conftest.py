@@ -11,7 +11,7 @@ import pytest
 # A program that imports for seconds, and modules that import with numba-cuda only.
 collect_ignore_glob = ["tests/gradcheck/torch_op_gradients.py"]
 if not find_spec("numba_cuda"):
-    collect_ignore_glob += ["src/calipers/_device/*", "src/calipers/_kernels/cuda/*"]
+    collect_ignore_glob += ["src/calipers/_cuda/*", "src/calipers/_cuda/kernels/*"]
 
 # What tests import from there asserts, and says as much as a test does.
 pytest.register_assert_rewrite("tests.data.derivative_functions")

@@ -6,7 +6,7 @@ from math import isqrt
 import numpy as np
 
 import calipers
-from calipers._differences.coloring import Coloring, color_columns, decompress, star_coloring
+from calipers._derivatives.coloring import Coloring, color_columns, decompress, star_coloring
 
 from . import common
 

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 import calipers
-from calipers._threads import first_found
+from calipers._core.threads import first_found
 
 from .peers import NUMPY
 

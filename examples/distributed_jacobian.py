@@ -61,7 +61,9 @@ def main():
         Client(cluster) as client,
         tempfile.TemporaryDirectory() as folder,
     ):
-        client.run(__import__, "calipers.derivatives")  # as where they have been at work before
+        client.run(
+            __import__, "calipers._derivatives.jacobian"
+        )  # as where they have been at work before
         options = {"method": "2-point", "args": (steps,), "checkpoint": f"{folder}/kept"}
         found, spread = measured(lambda: calipers.jacobian(sensors, x, workers=client, **options))
         print(f"on {workers} workers:     {spread:8.2f} s, {alone / spread:.2f} times as fast")

@@ -27,7 +27,7 @@ import numpy as np
 from numba import config, cuda
 
 import calipers
-from calipers._kernels.cuda import _target as target
+from calipers._cuda import target
 
 from ..common import table
 
@@ -365,7 +365,7 @@ def first_call():
 
 def kernels():
     """Tell what each thread of a kernel takes."""
-    from calipers._kernels.cuda import closeness as loops
+    from calipers._cuda.kernels import closeness as loops
 
     for kind in ("float16", "float32", "float64", "complex128", "int64"):
         policy = loops_policy(kind)
@@ -383,8 +383,8 @@ def kernels():
 
 
 def loops_policy(kind):
-    from calipers._kernels.cuda._target import policy
-    from calipers._kernels.cuda.closeness import searches
+    from calipers._cuda.kernels.closeness import searches
+    from calipers._cuda.target import policy
 
     itemsize = 2 if kind == "float16" else np.dtype(kind).itemsize
     return policy(itemsize, True, searches({kind}, True))

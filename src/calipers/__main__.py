@@ -10,6 +10,6 @@ if __name__ == "__main__":
         _home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         if sys.path[0] != _home:
             del sys.path[0]
-    from calipers._cli import main
+    from ._cli import main
 
     sys.exit(main())

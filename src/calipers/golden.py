@@ -18,19 +18,18 @@ from uuid import uuid4
 
 import numpy as np
 
-from ._agreement.answers import Answer
-from ._agreement.environment import changes, fingerprint
-from ._agreement.inputs import as_inputs
-from ._agreement.trials import Subject, Trial, how_far, side_of, trial
-from ._agreement.units import difference, rms_of
-from ._containers import several
+from ._core.arguments import warn
+from ._core.config import changes, fingerprint
+from ._core.containers import several
+from ._core.libraries import library_of
+from ._core.protocols import NDArray
+from ._core.report import Report, index_text, labelled
+from ._core.types import PyTree
+from ._diagnose.callables import Answer
+from ._diagnose.error_units import difference, rms_of
+from ._diagnose.inputs import as_inputs
 from ._gradcheck.report import CalipersWarning
-from ._libraries import library_of
-from ._protocols import NDArray
-from ._report.base import Report
-from ._report.layout import index_text, labelled
-from ._types import PyTree
-from ._warnings import warn
+from ._probes.trials import Subject, Trial, how_far, side_of, trial
 
 __all__ = ["GoldenCheck", "check", "record"]
 

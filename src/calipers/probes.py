@@ -14,19 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from ._agreement.conditions import Condition, of_function, of_matrix
-from ._agreement.exactness import Exact, of_exact
-from ._agreement.inputs import as_inputs
-from ._agreement.layers import Layer, Layers, of_layers
-from ._agreement.nest import Nest
-from ._agreement.ranges import Range, of_range
-from ._agreement.summation import SummationOrder, of_summation
-from ._agreement.trials import Trial, Trials
-from ._agreement.ways import of_batch, of_layout, of_repeats
-from ._arguments import as_integer, brief, is_integer
-from ._containers import several
-from ._types import ArrayLike, DTypeLike, PyTree
-from .tolerances import name_of
+from ._compare.tolerances import name_of
+from ._core.arguments import as_integer, brief, is_integer
+from ._core.containers import several
+from ._core.types import ArrayLike, DTypeLike, PyTree
+from ._diagnose.inputs import Nest, as_inputs
+from ._probes.conditioning import Condition, of_function, of_matrix
+from ._probes.exactness import Exact, of_exact
+from ._probes.layers import Layer, Layers, of_layers
+from ._probes.ranges import Range, of_range
+from ._probes.summation import SummationOrder, of_summation
+from ._probes.trials import Trial, Trials, of_batch, of_layout, of_repeats
 
 __all__ = [
     "Condition",

@@ -22,7 +22,7 @@ from zlib import crc32
 
 import pytest
 
-from ._refusals import listening
+from ._compare.events import listening
 
 # How far from an assertion the question may have been asked, in calls.
 _CALLERS = 5
@@ -133,7 +133,7 @@ class _Refusal(NamedTuple):
         pairs = zip(self.sides, arrays, strict=True)
         if any(x is None and isinstance(side, weakref.ref) for side, x in pairs):
             return "No report: the arrays no longer exist. Keep them in variables."
-        if any(map(import_module("calipers._spread").is_stream, arrays)):
+        if any(map(import_module("calipers._compare.chunked").is_stream, arrays)):
             return "No report: an iterator is read only once. Pass new ones to calipers.compare."
         if sum(getattr(side, "nbytes", 0) for side in arrays) > _READ_AGAIN:
             return (
@@ -166,7 +166,7 @@ class _Statement(NamedTuple):
 
     def reports(self) -> Iterator[Any]:
         """Yield the reports that it has named, or just been given, and that are false."""
-        shown = getattr(sys.modules.get("calipers._report.base"), "Report", ())
+        shown = getattr(sys.modules.get("calipers._core.report"), "Report", ())
         first, *others = self.frames
         variables = first.f_globals | first.f_locals
         lines = (linecache.getline(self.code.co_filename, k) for k in self.lines)
@@ -208,7 +208,7 @@ class _Failures:
         self._refusals.append(_Refusal(tuple(callers), (_weakly(a), _weakly(b)), options))
 
     def pytest_assertrepr_compare(self, op: str, left: Any, right: Any) -> list[str] | None:
-        equality = sys.modules.get("calipers.equality")
+        equality = sys.modules.get("calipers._compare.approx")
         if equality is None or op != "==":
             return None
         reference, actual = (left, right) if isinstance(left, equality.Approx) else (right, left)

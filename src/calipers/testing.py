@@ -32,7 +32,8 @@ from numpy.testing import assert_array_max_ulp as _numpy_assert_array_max_ulp
 from numpy.testing import assert_equal as _numpy_assert_equal
 from numpy.typing import DTypeLike
 
-from ._assertions import (
+from ._compare.assertions import (
+    Checks,
     Head,
     ask_numpy,
     assert_within,
@@ -40,19 +41,19 @@ from ._assertions import (
     is_tolerance,
     plainly_equal,
     plainly_pass,
+    related_leaves,
     spacings_apart,
     steps_apart,
     to_array,
     views,
 )
-from ._comparing import require_close
-from ._options import checked_options
-from ._pairs import Checks, related_leaves
-from ._protocols import NDArray
-from ._types import ArrayLike, PyTree
+from ._compare.engine import require_close
+from ._compare.reports import ClosenessError
+from ._compare.tolerances import checked_options
+from ._core.protocols import NDArray
+from ._core.types import ArrayLike, PyTree
 from .interop.times import is_duration
 from .interop.units import unit_of
-from .reports import ClosenessError
 
 __all__ = [*numpy.testing.__all__, "assert_close"]
 

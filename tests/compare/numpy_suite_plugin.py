@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import calipers.closeness
+import calipers._compare.closeness
 import calipers.testing
 
 FUNCTIONS = ("allclose", "isclose", "array_equal")
@@ -23,7 +23,7 @@ ASSERTIONS = tuple(
 )
 # Whose functions are replaced, by those of which module, and which.
 PATCHES = {
-    "numpy": (np, calipers.closeness, FUNCTIONS),
+    "numpy": (np, calipers._compare.closeness, FUNCTIONS),
     "testing": (np.testing, calipers.testing, ASSERTIONS),
 }
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calipers
-from calipers import _threads
+from calipers._core import threads as _threads
 from tests.data import oracles
 from tests.data.closeness_cases import EDGE
 

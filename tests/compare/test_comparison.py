@@ -22,8 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calipers
-from calipers import _dispatch, testing
-from calipers._report.numbers import rounded_up
+from calipers import testing
+from calipers._core.report import rounded_up
+from calipers._execution import passes as _dispatch
 from tests.data import oracles
 from tests.data.closeness_cases import EDGE
 
@@ -1820,7 +1821,7 @@ def test_an_error_in_a_helper_thread_arrives(monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(_dispatch, "_FOLD_LENGTH", 3)
-    monkeypatch.setattr("calipers._tally.merge", failing)
+    monkeypatch.setattr("calipers._compare.statistics.merge", failing)
     with pytest.raises(MemoryError):
         calipers.compare(np.ones(10), np.ones(10))
     monkeypatch.undo()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers import _libraries
-from calipers._arrays import as_array
+from calipers._core import libraries as _libraries
+from calipers._core.arrays import as_array
 
 
 def address(x):

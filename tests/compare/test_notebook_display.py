@@ -12,7 +12,7 @@ import pytest
 
 import calipers
 from calipers import probes
-from calipers._report.base import Printable, Report
+from calipers._core.report import Printable, Report
 
 X = np.linspace(0, 1, 5)
 

@@ -217,8 +217,8 @@ def no_numpy(monkeypatch):
         raise AssertionError("NumPy was asked")
 
     for name in ("allclose", "isclose"):
-        monkeypatch.setattr(calipers.closeness, f"_numpy_{name}", answered)
-    monkeypatch.setattr(calipers._question, "_numpy_array_equal", answered)
+        monkeypatch.setattr(calipers._compare.closeness, f"_numpy_{name}", answered)
+    monkeypatch.setattr(calipers._compare.elementwise, "_numpy_array_equal", answered)
 
 
 @pytest.mark.usefixtures("no_numpy")

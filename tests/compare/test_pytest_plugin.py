@@ -14,7 +14,7 @@ import pytest
 
 import calipers
 from calipers import approx
-from calipers._refusals import listening, refused
+from calipers._compare.events import listening, refused
 
 pytest_plugins = ["pytester"]
 
@@ -826,7 +826,7 @@ def test_numba_and_numpy_are_not_imported_at_start(pytester):
     pytester.makepyfile(
         "import sys\n"
         "def test():\n"
-        "    assert not {'numba', 'numpy', 'calipers.closeness'} & set(sys.modules)\n"
+        "    assert not {'numba', 'numpy', 'calipers._compare.closeness'} & set(sys.modules)\n"
         "    assert 'calipers.pytest_plugin' in sys.modules\n"
         "def test_fails():\n    assert [1] == [2]\n"
     )

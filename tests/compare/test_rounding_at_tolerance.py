@@ -204,8 +204,8 @@ def no_numpy(monkeypatch):
         raise AssertionError("NumPy was asked")
 
     for name in ("allclose", "isclose"):
-        monkeypatch.setattr(calipers.closeness, f"_numpy_{name}", asked)
-    monkeypatch.setattr(calipers._question, "_numpy_array_equal", asked)
+        monkeypatch.setattr(calipers._compare.closeness, f"_numpy_{name}", asked)
+    monkeypatch.setattr(calipers._compare.elementwise, "_numpy_array_equal", asked)
 
 
 @pytest.mark.usefixtures("no_numpy")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._refusals import listening
+from calipers._compare.events import listening
 from tests.data.derivative_functions import SIX
 
 X = np.array([1.0, 2.0, 3.0])
@@ -502,26 +502,17 @@ def test_a_limit_that_is_none_is_refused_where_all_is_in_memory(ask, limit):
 
 _HOME = Path(calipers.__file__).parent
 _OF_COMPARISONS = (
-    *("_arrays", "_assertions", "_comparing", "_nested", "_options", "_pairs", "_plots", "_tally"),
-    *("closeness", "comparison", "equality", "golden", "pytest_plugin", "testing", "tolerances"),
+    *sorted((_HOME / "_compare").rglob("*.py")),
+    *(_HOME / f"{name}.py" for name in ("golden", "pytest_plugin", "testing", "_core/arrays")),
 )
 _OF_NOBODY = re.compile(
     r"\b(ask|asks|asked|give|gives|given|beside|told|tell|tells|anew|unlike|apart|is no|lets)\b"
 )
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *(_HOME / f"{name}.py" for name in _OF_COMPARISONS),
-        *(path for folder in ("_report", "_spread") for path in sorted((_HOME / folder).glob("*"))),
-    ],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.parametrize("path", _OF_COMPARISONS, ids=lambda path: path.stem)
 def test_messages_of_comparisons_use_common_words(path):
     """What is raised or reported says pass, use and compare."""
-    if path.suffix != ".py":
-        pytest.skip("no source")
     tree = ast.parse(path.read_text("utf-8"))
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     texts = [

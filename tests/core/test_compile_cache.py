@@ -14,7 +14,7 @@ import pytest
 from numba.core import config
 
 import calipers
-from calipers._jit import SETTINGS, settings
+from calipers._core.jit import SETTINGS, settings
 
 PACKAGE = Path(calipers.__file__).parent
 
@@ -215,7 +215,7 @@ def test_cache_files_of_both_targets_are_checked(tmp_path, module):
     code = f"""
 from pathlib import Path
 from {module} import IndexDataCacheFile
-from calipers._jit import checked_files
+from calipers._core.jit import checked_files
 files = checked_files(IndexDataCacheFile)({str(tmp_path)!r}, "kernel", "stamp")
 assert files.load("key") is None
 files.save("key", [1.5])
@@ -315,7 +315,7 @@ import numpy as np, calipers
 calipers.warmup()
 def compiled(function, arguments, key):
     raise AssertionError(f"{function.__qualname__} is compiled for {arguments}")
-calipers._jit._compiled = compiled
+calipers._core.jit._compiled = compiled
 for dtype in ("f4", "f8", "i8"):
     a = np.arange(10).astype(dtype)
     assert calipers.allclose(a, a.copy()) and calipers.array_equal(a, a.copy())

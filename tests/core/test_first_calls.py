@@ -11,7 +11,7 @@ import numba
 import pytest
 
 import calipers
-from calipers._jit import Compilations, cache_folder, no_cache
+from calipers._core.jit import Compilations, cache_folder, no_cache
 from calipers._kernels.closeness import first_apart
 from tests.data.terminal import on_a_terminal
 
@@ -37,7 +37,7 @@ for thread in threads:
     thread.join()
 assert threading.active_count() == 1, threading.enumerate()
 """
-PATIENT = "import calipers._jit\ncalipers._jit._SILENT_SECONDS = 100.0\n"
+PATIENT = "import calipers._core.jit\ncalipers._core.jit._SILENT_SECONDS = 100.0\n"
 AT_EXIT = """
 import atexit
 import numpy as np, calipers

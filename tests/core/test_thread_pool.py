@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._threads import as_task, first_found
+from calipers._core.threads import as_task, first_found
 
 LARGE = 3_000_000  # a pair of float64 is 48 MB: well above what one thread does alone
 
@@ -245,7 +245,7 @@ def test_threads_are_resized_while_others_ask():
 
 def test_a_task_may_hand_out_tasks():
     code = """
-from calipers._threads import as_task, first_found
+from calipers._core.threads import as_task, first_found
 print(first_found(lambda i: first_found(lambda j: i if j == i == 40 else -1, 50, 2), 50, 2))
 """
     done = run_python(code, CALIPERS_NUM_THREADS="2")

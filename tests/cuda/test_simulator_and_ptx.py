@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._kernels.cuda import install_command
+from calipers._cuda import install_command
 
 ROOT = Path(__file__).parents[2]
 DEVICE = Path(__file__).parent / "device"
@@ -114,8 +114,8 @@ def arguments_of(name, flat, axes=3):
 
 
 def kernel_of(name, kind, flat):
-    from calipers._kernels.cuda import closeness
-    from calipers._kernels.cuda.policy import policy_of
+    from calipers._cuda.kernels import closeness
+    from calipers._cuda.launch import policy_of
 
     itemsize = np.dtype(CARRIERS.get(kind, kind)).itemsize
     if name == "mask":
@@ -190,8 +190,8 @@ def test_what_runs_on_a_device_is_as_what_compiles_for_it(kind):
 @pytest.mark.parametrize("other", ["complex64", "complex128", "int64", "uint64"])
 def test_pairs_with_a_kind_of_16_bits_compile_for_a_device(ptx, other):
     """With these, the others of two kinds that are not brought to one type."""
-    from calipers._kernels.cuda import closeness
-    from calipers._kernels.cuda.policy import policy_of
+    from calipers._cuda.kernels import closeness
+    from calipers._cuda.launch import policy_of
 
     for kinds in ("bfloat16", other), (other, "float16"):
         kernel = closeness.apart(kinds, True, policy_of(8))
@@ -214,7 +214,7 @@ def test_elements_along_one_axis_are_found_without_a_division(ptx, name):
 
 @needs_target
 def test_axes_that_numba_broadcasts_are_known(monkeypatch):
-    from calipers._kernels.cuda import _target as target
+    from calipers._cuda import target
 
     interface = {"typestr": "<f8", "shape": (1000,), "data": (4096, False), "strides": None}
     numbas = SimpleNamespace(
@@ -294,7 +294,7 @@ ABSENT = [
     "call", [calipers.allclose, calipers.isclose, calipers.compare, calipers.array_equal]
 )
 def test_elements_at_address_0_are_refused(monkeypatch, call, x):
-    from calipers._kernels.cuda import _target as target
+    from calipers._cuda import target
 
     monkeypatch.setattr(target, "current", lambda: 0)
     x.shape = (3,)
@@ -316,8 +316,8 @@ def test_tensors_without_memory_are_refused():
 @needs_target
 @pytest.mark.parametrize("x", [WithInterface(4096, "<V2"), WithDlpack(4096, 4, 16)])
 def test_bfloat16_is_known_by_every_protocol(monkeypatch, x):
-    from calipers._device.operands import operand
-    from calipers._kernels.cuda import _target as target
+    from calipers._cuda import target
+    from calipers._cuda.arrays import operand
 
     monkeypatch.setattr(target, "_ordinal", lambda address: 0)
     found = operand(x, "a")
@@ -335,8 +335,8 @@ def test_bfloat16_is_known_by_every_protocol(monkeypatch, x):
     ],
 )
 def test_what_is_not_compared_on_a_device_is_named(monkeypatch, x, reason):
-    from calipers._device.operands import operand
-    from calipers._kernels.cuda import _target as target
+    from calipers._cuda import target
+    from calipers._cuda.arrays import operand
 
     monkeypatch.setattr(target, "_ordinal", lambda address: 0)
     with pytest.raises(TypeError, match=f"^{reason}"):
@@ -344,9 +344,10 @@ def test_what_is_not_compared_on_a_device_is_named(monkeypatch, x, reason):
 
 
 def test_kernels_for_a_device_are_loops_around_rules():
-    """They import what is beside them, and how compiled code is kept."""
-    for file in (ROOT / "src" / "calipers" / "_kernels" / "cuda").glob("*.py"):
-        assert set(re.findall(r"from \.\.\.(\w+) import", file.read_text())) <= {"_jit"}
+    """They import the CPU's kernels, and how kernels are compiled and launched."""
+    for file in (ROOT / "src" / "calipers" / "_cuda" / "kernels").glob("*.py"):
+        modules = re.findall(r"from \.\.(\.?\w*)[\w.]* import", file.read_text())
+        assert set(modules) <= {"", "launch", "target", "._kernels", "._core"}
 
 
 LATEST = "ld.relaxed.gpu.global"
@@ -380,10 +381,10 @@ def comparison_kernels(kind, flat):
     """List the kernels of a report, each with the types that it is called with."""
     from numba import from_dtype, types
 
-    from calipers._dtypes import working_dtypes
-    from calipers._kernels.cuda import comparison as kernels
-    from calipers._kernels.cuda.policy import policy_of
-    from calipers._tally import widened
+    from calipers._compare.statistics import widened
+    from calipers._core.dtypes import working_dtypes
+    from calipers._cuda.kernels import comparison as kernels
+    from calipers._cuda.launch import policy_of
 
     own = np.dtype("float32" if kind == "bfloat16" else kind)
     held = from_dtype(widened(working_dtypes(own, own)[0]))
@@ -405,7 +406,7 @@ def comparison_kernels(kind, flat):
 @needs_target
 @pytest.mark.parametrize(("kind", "flat"), FOUND)
 def test_the_kernels_of_a_report_compile_for_a_device(ptx, kind, flat):
-    from calipers._kernels.cuda.policy import policy_of
+    from calipers._cuda.launch import policy_of
 
     for kernel, arguments in comparison_kernels(kind, flat):
         name = kernel.py_func.__qualname__.partition(".")[0]
@@ -422,7 +423,7 @@ def difference_kernels(x, out):
     """List the kernels of a Jacobian, each with the types that it is called with."""
     from numba import cuda, types
 
-    from calipers._kernels.cuda import differences as kernels
+    from calipers._cuda.kernels import differences as kernels
 
     @cuda.jit(device=True)
     def fills(x, a, b, out):
@@ -458,8 +459,8 @@ def difference_kernels(x, out):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_multiprocessor_has_room_for_the_blocks_of_a_pass(kind, flat):
     """As all do the same work, some that have to wait would double the time."""
-    from calipers._kernels.cuda import comparison
-    from calipers._kernels.cuda.policy import policy_of
+    from calipers._cuda.kernels import comparison
+    from calipers._cuda.launch import policy_of
 
     names = ["apart", "mask"] + ["first_nonfinite"] * (kind == "float64")
     found = [kernel_of(name, kind, flat) for name in names]
@@ -476,7 +477,7 @@ def test_a_multiprocessor_has_room_for_the_blocks_of_a_pass(kind, flat):
 def test_blocks_that_run_at_once_on_small_multiprocessors(monkeypatch, threads, blocks):
     from numba.cuda.cudadrv.driver import binding
 
-    from calipers._kernels.cuda import _target as target
+    from calipers._cuda import target
 
     numbers = {"MULTIPROCESSOR_COUNT": 40, "MAX_THREADS_PER_MULTIPROCESSOR": threads}
     numbers["MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"] = 64 << 10
@@ -490,7 +491,7 @@ def test_blocks_that_run_at_once_on_small_multiprocessors(monkeypatch, threads, 
 
 @needs_target
 def test_blocks_of_a_users_function_have_the_registers_that_it_takes(monkeypatch):
-    from calipers._kernels.cuda import _target as target
+    from calipers._cuda import target
 
     monkeypatch.setattr(target, "current", lambda: 0)
     monkeypatch.setattr(target, "_resident", lambda ordinal, each, shared: each)
@@ -509,7 +510,7 @@ def test_blocks_of_a_users_function_have_the_registers_that_it_takes(monkeypatch
 )
 def test_few_threads_are_spread_over_all_multiprocessors(monkeypatch, count, blocks, each):
     """As blocks of 256, 4096 of them leave 116 of 132 multiprocessors idle."""
-    from calipers._kernels.cuda import _target as target
+    from calipers._cuda import target
 
     monkeypatch.setattr(target, "resident", lambda each: 132 * each)
     assert target.spread(count) == (blocks, each)
@@ -517,7 +518,7 @@ def test_few_threads_are_spread_over_all_multiprocessors(monkeypatch, count, blo
 
 @needs_target
 def test_asking_whether_a_kernel_has_run_is_no_error(monkeypatch, caplog):
-    from calipers._kernels.cuda import _target as target
+    from calipers._cuda import target
 
     results = target.driver.CUresult
     statuses = [results.CUDA_ERROR_NOT_READY, results.CUDA_SUCCESS]
@@ -533,7 +534,7 @@ def test_asking_whether_a_kernel_has_run_is_no_error(monkeypatch, caplog):
 def test_free_memory_is_asked_for_where_much_is_needed(monkeypatch):
     from numba.cuda.cudadrv.driver import CudaAPIError
 
-    from calipers._kernels.cuda import _target as target
+    from calipers._cuda import target
 
     asked = []
 
@@ -574,7 +575,7 @@ def driver_version(monkeypatch):
     """Return a function that sets the version of a driver, which has one device."""
     from cuda.bindings import driver
 
-    from calipers._kernels.cuda import _driver
+    from calipers._cuda import launch as _driver
 
     device = SimpleNamespace(name="a device", compute_capability=(9, 0))
     numba_cuda = SimpleNamespace(is_available=lambda: True, gpus=[device])
@@ -588,7 +589,8 @@ def driver_version(monkeypatch):
 @needs_target
 @pytest.mark.parametrize("number", OLD_DRIVERS)
 def test_a_driver_that_is_too_old_is_named_before_any_kernel(driver_version, number):
-    from calipers._kernels.cuda import _driver, _launch
+    from calipers._cuda import launch as _driver
+    from calipers._cuda import launch as _launch
 
     driver_version(number)
     for require in (_driver.require_device, _driver.require_driver):
@@ -605,7 +607,7 @@ def test_a_driver_that_is_too_old_is_named_before_any_kernel(driver_version, num
 @needs_target
 @pytest.mark.parametrize("number", [13000, 13020, 14010])
 def test_a_driver_of_the_compilers_version_or_newer_is_taken(driver_version, number):
-    from calipers._kernels.cuda import _driver
+    from calipers._cuda import launch as _driver
 
     driver_version(number)
     _driver.require_device()
@@ -614,7 +616,7 @@ def test_a_driver_of_the_compilers_version_or_newer_is_taken(driver_version, num
 
 @needs_target
 def test_a_compiler_that_is_not_found_is_named(monkeypatch):
-    from calipers._kernels.cuda import _driver
+    from calipers._cuda import launch as _driver
 
     numba_cuda = SimpleNamespace(is_available=lambda: False, cuda_error=lambda: None)
     monkeypatch.setattr(_driver, "cuda", numba_cuda)
@@ -650,9 +652,8 @@ def unmatched(x, out):
 def test_errors_of_the_compiler_keep_their_reason(monkeypatch, ptx, f, reason):
     from numba import types
 
-    from calipers._device import functions
-    from calipers._kernels.cuda import _target as target
-    from calipers._kernels.cuda import differences
+    from calipers._cuda import functions, target
+    from calipers._cuda.kernels import differences
 
     kernel = differences.fill_values(target.device_function(f))
     points = values = types.float64[:, ::1]
@@ -670,7 +671,7 @@ def test_errors_of_the_compiler_keep_their_reason(monkeypatch, ptx, f, reason):
 @pytest.mark.parametrize("debug", [False, True])
 def test_launches_after_the_first_are_not_numbas(monkeypatch, debug):
     """By kernel, device and types; arrays, and kernels that report errors, are left to Numba."""
-    from calipers._kernels.cuda import _launch
+    from calipers._cuda import launch as _launch
 
     by_numba, by_core = [], []
     library = SimpleNamespace(get_cufunc=lambda: SimpleNamespace(kernel="machine code"))
@@ -785,8 +786,8 @@ dispatcher._Kernel.bind = lambda self: bound.append(self._codelibrary.get_cubin(
 launchconfig.current_launch_config = lambda: None
 dispatcher.CUDADispatcher._configure_cache_for_launch_config = lambda *_: None
 
-from calipers._kernels.cuda.closeness import mask
-from calipers._kernels.cuda.policy import policy_of
+from calipers._cuda.kernels.closeness import mask
+from calipers._cuda.launch import policy_of
 
 kernel = mask(("float64", "float64"), True, policy_of(8, True, 6))
 pair = types.int64, types.int64, types.Tuple(()), types.int64
@@ -854,7 +855,7 @@ def test_a_numpy_that_the_target_does_not_work_with():
 import numpy as np
 np.__dict__.pop("row_stack", None)
 import calipers
-from calipers._kernels.cuda import install_command
+from calipers._cuda import install_command
 calipers.show_config(devices=True)
 try:
     calipers.jacobian(lambda x, out: None, np.ones(3), out_like=3, target="cuda")

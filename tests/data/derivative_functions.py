@@ -4,7 +4,8 @@ import numba
 import numpy as np
 import pytest
 
-from calipers._differences.plan import Options, pose
+from calipers._derivatives.options import Options
+from calipers._derivatives.solve import pose
 
 FIXED = ["2-point", "3-point", "5-point"]
 BOUNDABLE = [*FIXED, "adaptive"]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calipers
-from calipers._differences import coloring as module
-from calipers._differences.coloring import (
+from calipers._derivatives import coloring as module
+from calipers._derivatives.coloring import (
     StarColoring,
     color_columns,
     color_groups,
@@ -19,7 +19,7 @@ from calipers._differences.coloring import (
     recover,
     star_coloring,
 )
-from calipers._differences.patterns import Pattern
+from calipers._derivatives.sparsity import Pattern
 from calipers._kernels.coloring import FIRST_FIT
 
 

@@ -36,15 +36,15 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._differences import checkpoint as checkpoints
-from calipers._differences import pools
-from calipers._differences import problem as problems
-from calipers._differences import progress as progresses
-from calipers._differences import run as runs
-from calipers._differences.fingerprint import digest
-from calipers._differences.run import task_rows
-from calipers._gradcheck import entries
-from calipers._gradcheck import subject as subjects
+from calipers._derivatives import function as problems
+from calipers._execution import checkpoint as checkpoints
+from calipers._execution import run as progresses
+from calipers._execution import run as runs
+from calipers._execution import workers as pools
+from calipers._execution.checkpoint import digest
+from calipers._execution.run import task_rows
+from calipers._gradcheck import point as subjects
+from calipers._gradcheck import summary as entries
 from tests.data.derivative_functions import SIX
 
 ROOT = Path(__file__).parents[2]
@@ -493,7 +493,7 @@ MPI = """
     from mpi4py import MPI
     from mpi4py.futures import MPIPoolExecutor
     import calipers
-    from calipers._differences.sending import Message
+    from calipers._execution.messages import Message
     from tests.derivatives import test_distributed as t
 
     folder, x = sys.argv[1], t.X

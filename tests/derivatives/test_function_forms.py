@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._differences.problem import REAL, Problem
+from calipers._derivatives.function import REAL, Problem
 from calipers._kernels.differences import COLUMNS
 from tests.data.derivative_functions import (
     BARS,

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers import _jit
-from calipers._differences import hessians, plan, sparse
-from calipers._types import AllJacobianOptions, HessianOptions, PlanOptions
+from calipers._core import jit as _jit
+from calipers._core.types import AllJacobianOptions, HessianOptions, PlanOptions
+from calipers._derivatives import hessian as hessians
+from calipers._derivatives import options as plan
+from calipers._derivatives import sparse
 from tests.data.derivative_functions import (
     BARS,
     BOUNDABLE,

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import calipers
-from calipers._differences.apart import copied, only_reads, size_of
+from calipers._derivatives.compiled import copied, only_reads, size_of
 from tests.data.gradcheck_functions import checked
 
 SIZE = 200

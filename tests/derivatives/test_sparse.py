@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._differences import colored, patterns
-from calipers._differences import run as runs
-from calipers._differences import sparse as sparse_differences
-from calipers._differences.ladders import scratch_of
-from calipers._differences.plan import Options, pose
+from calipers._derivatives import compressed as colored
+from calipers._derivatives import sparse as sparse_differences
+from calipers._derivatives import sparsity as patterns
+from calipers._derivatives.adaptive import scratch_of
+from calipers._derivatives.options import Options
+from calipers._derivatives.solve import pose
+from calipers._execution import run as runs
 from calipers._kernels.differences import COLORED
 from tests.data.derivative_functions import SIX, UNDEFINED
 

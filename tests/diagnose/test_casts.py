@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from calipers._agreement.casts import casting_in_part
-from calipers._agreement.inquiry import Inquiry
-from calipers._agreement.sides import Budget, Side
+from calipers._diagnose.callables import Budget, Side
+from calipers._diagnose.errors import casting_in_part
+from calipers._diagnose.evidence import Inquiry
 
 X = np.random.default_rng(0).uniform(1, 2, 20000).astype(np.float32)
 UNIT = 2.0**-24

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers import agreement
-from calipers._agreement.rules import RULES, decide
-from calipers._agreement.verdicts import KINDS
+from calipers._diagnose import diagnose as agreement
+from calipers._diagnose.rules import RULES, decide
+from calipers._diagnose.verdict import KINDS
 
 # `CALIPERS_FUZZ=1000:7` runs 1000 pairs of seed 7.
 COUNT, SEED = map(int, os.environ.get("CALIPERS_FUZZ", "100:0").split(":"))

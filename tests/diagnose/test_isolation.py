@@ -14,7 +14,7 @@ BEGIN = """
 import os, signal, sys, threading, time
 import numpy as np
 import calipers
-from calipers._agreement import isolation
+from calipers._diagnose import isolation
 
 x = np.random.default_rng(0).standard_normal((8, 64), dtype=np.float32)
 total, turned = (lambda x: x.sum(axis=1)), (lambda x: x[:, ::-1].cumsum(axis=1)[:, -1])

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._agreement.answers import Answer
-from calipers._agreement.sides import Budget, Side
-from calipers._agreement.smooth import is_rough
-from calipers._agreement.units import Moves
+from calipers._diagnose.callables import Answer, Budget, Side
+from calipers._diagnose.error_units import Moves, is_rough
 from tests.data.verdict_cases import CASES, HELD_OUT, REVIEWED
 
 from .pairs import decided_right, decided_wrong

@@ -12,14 +12,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import calipers
 from calipers._gradcheck.adapt import FORMS, Given
+from calipers._gradcheck.all_entries import examine
 from calipers._gradcheck.analytic import GivenDerivative
+from calipers._gradcheck.basis_vectors import UnitVectors
 from calipers._gradcheck.columns import Dense, Sizes, Sparse, largest_terms
-from calipers._gradcheck.entries import Entries
-from calipers._gradcheck.exhaustive import examine
+from calipers._gradcheck.entry_rules import Rule
 from calipers._gradcheck.jacobian_storage import Rows
 from calipers._gradcheck.numerical import Way, looks
-from calipers._gradcheck.rule import Rule
-from calipers._gradcheck.unit_vectors import UnitVectors
+from calipers._gradcheck.summary import Entries
 from tests.data.gradcheck_functions import THREE, checked
 from tests.data.peak_memory import PEAK
 

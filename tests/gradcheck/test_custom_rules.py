@@ -278,7 +278,7 @@ def test_least_squares_round_otherwise_from_call_to_call(shape, fast_mode):
 
 
 def test_gradients_are_of_the_point_that_they_are_asked_for_at():
-    from calipers.interop.functions import function_library
+    from calipers._gradcheck.adapt import function_library
 
     x = torch.zeros(2, dtype=torch.double, requires_grad=True)
     library = function_library((x,))

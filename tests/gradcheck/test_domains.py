@@ -67,7 +67,7 @@ def test_bounds_are_advised_along_directions_too(monkeypatch):
     u = np.array([3.25, 7.5, 14.75])
     assert checked(f, u, vjp=vjp, fast_mode=True).verdict == "PASS"  # by a look at all entries
     with monkeypatch.context() as patch:
-        patch.setattr("calipers._gradcheck.projected._MODERATE", 0)  # as if that were too many
+        patch.setattr("calipers._gradcheck.fast_mode._MODERATE", 0)  # as if that were too many
         with pytest.raises(IndexError) as caught:
             calipers.gradcheck(f, u, vjp=vjp, fast_mode=True)
     assert any("pass bounds=" in note for note in caught.value.__notes__)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._differences.columns import Columns
-from calipers._differences.plan import Options, pose, steps_of
-from calipers._differences.repeated import Repeated
+from calipers._derivatives.fixed_step import Columns
+from calipers._derivatives.fixed_step_error import Repeated
+from calipers._derivatives.options import Options
+from calipers._derivatives.solve import pose, steps_of
 from tests.data.derivative_mutants import KINDS
 
 from .test_power import HOSTILE, SMOOTH, right, verdict

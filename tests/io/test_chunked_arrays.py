@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._spread.blocks import Blocks
-from calipers._spread.overlap import overlapped
-from calipers._spread.regions import Grid, block_shape
-from calipers._spread.sources import Mapped, Stored
+from calipers._compare.chunked import Grid, block_shape
+from calipers._compare.chunked.sources import Blocks, Mapped, Stored
+from calipers._compare.chunked.streams import overlapped
 from tests.data.peak_memory import PEAK
 
 SHAPES = [(1000,), (37, 41), (5, 1, 300), (13, 11, 17), (1,), (0,), (4, 0)]
@@ -95,8 +94,8 @@ LIMIT = 240_000
 
 @pytest.fixture
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr("calipers._spread.blocks._BLOCK_BYTES", 2000)
-    monkeypatch.setattr("calipers._spread.streams._BLOCK_BYTES", 2000)
+    monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 2000)
+    monkeypatch.setattr("calipers._compare.chunked.streams._BLOCK_BYTES", 2000)
 
 
 KINDS = [
@@ -337,7 +336,7 @@ def test_no_block_is_read_beyond_a_mismatch(places, kind, monkeypatch):
         Mapped, "_fill", lambda self, *given: read.append(1) or original(self, *given)
     )
     limit = 60_000 if kind == "memmap" else 1 << 18
-    monkeypatch.setattr("calipers._spread.blocks._BLOCK_BYTES", 1600)
+    monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 1600)
     assert calipers.allclose(a, x, memory_limit=limit)
     read.clear()
     assert not calipers.allclose(a, b, memory_limit=limit)
@@ -381,7 +380,7 @@ def test_a_block_is_read_while_another_is_compared(places, monkeypatch):
         return original(self, *given)
 
     monkeypatch.setattr(Mapped, "read", noted)
-    monkeypatch.setattr("calipers._spread.blocks._BLOCK_BYTES", 800)
+    monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 800)
 
     def test(block):
         waits.append(second.wait(10))
@@ -628,7 +627,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, monkeypatch):
     path = tmp_path / "x"
     np.zeros(100_000).tofile(path)
     a = np.memmap(path, "f8", "r")
-    monkeypatch.setattr("calipers._spread.blocks._BLOCK_BYTES", 8000)
+    monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 8000)
     original, count = Mapped._fill, []
 
     def cutting(self, *given):
@@ -670,7 +669,7 @@ def test_a_zarr_store_that_shrinks_while_it_is_read_is_named(places, change, mon
     zarr = pytest.importorskip("zarr")
     x = np.ones(10_000)
     a = places.zarr(x, 100)
-    monkeypatch.setattr("calipers._spread.blocks._BLOCK_BYTES", 1600)
+    monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 1600)
     original, count = Stored.read, []
 
     def shrinking(self, *given):
@@ -693,7 +692,7 @@ def test_an_hdf5_dataset_that_shrinks_while_it_is_read_is_named(places, monkeypa
     file = h5py.File(places.path(), "w")
     places.open.append(file)
     a = file.create_dataset("x", data=np.ones(10_000), chunks=(100,), maxshape=(None,))
-    monkeypatch.setattr("calipers._spread.blocks._BLOCK_BYTES", 1600)
+    monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 1600)
     original, count = Stored.read, []
 
     def shrinking(self, *given):

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers import _jit, _warmup
+from calipers._cli import compile as _warmup
 from calipers._cli import main
+from calipers._core import jit as _jit
 from calipers._files.pairs import is_ignored
 from tests.data.terminal import on_a_terminal
 

@@ -20,16 +20,13 @@ from multiprocessing.context import SpawnProcess
 import numpy as np
 import pytest
 
+from calipers._core.threads import children_with_safe_path
 from calipers._files import opening, worker
 from calipers._files import zarr as zarr_reader
-from calipers._files.entries import require_stored
-from calipers._files.errors import FileError, described, printable
-from calipers._files.folders import listing
-from calipers._files.links import leads_out
+from calipers._files.entries import FileError, described, leads_out, printable, require_stored
 from calipers._files.opening import opened
 from calipers._files.pairs import FileOptions, compare_files, is_ignored
-from calipers._files.trees import compare_pairs, pairs_of
-from calipers._threads import children_with_safe_path
+from calipers._files.trees import compare_pairs, listing, pairs_of
 from tests.data.file_mutants import saved, tensors
 from tests.data.peak_memory import PEAK
 
@@ -1701,7 +1698,7 @@ def test_a_process_of_diagnose_does_not_import_from_the_working_directory(tmp_pa
     import multiprocessing
     multiprocessing.get_all_start_methods = lambda: ["spawn"]  # as on Windows
     from functools import partial
-    from calipers._agreement.isolation import in_a_process
+    from calipers._diagnose.isolate import in_a_process
     if __name__ == "__main__":
         assert in_a_process(partial(max, 2, 3), []) == 3
     """
@@ -1793,7 +1790,7 @@ def test_memory_has_a_limit():
     code = """
     import resource
     import numpy as np
-    from calipers._files.errors import described
+    from calipers._files.entries import described
     from calipers._files.worker import _MemoryLimit
     memory = _MemoryLimit()
     memory.set(1 << 50)

@@ -8,7 +8,7 @@ import pytest
 
 import calipers
 from calipers._cli import main
-from calipers._files.errors import FileError
+from calipers._files.entries import FileError
 from calipers._files.opening import opened
 from calipers._files.pairs import FileOptions, compare_files
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from .status import TROUBLE
+from .output import TROUBLE
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .._files.errors import described, one_line
-from .output import echo_json, echo_text, json_option
-from .status import DIFFERENT, SAME, TROUBLE
+from .._files.entries import described, one_line
+from .output import DIFFERENT, SAME, TROUBLE, echo_json, echo_text, json_option
 
 if TYPE_CHECKING:
     from .._files.pairs import FileOptions
@@ -94,10 +93,10 @@ def compare(
     # Numba reads .numba_config.yaml in the working directory, and runs what is in the cache folder
     # that it names. Files are compared without the user's code, which may need such settings.
     os.environ.setdefault("NUMBA_CACHE_DIR", "")
+    from .._compare.tolerances import checked_options
     from .._files.pairs import FileOptions
     from .._files.trees import pairs_of
-    from .._options import checked_options
-    from .text import as_dict, as_text, not_compared
+    from .output import as_dict, as_text, not_compared
 
     if (rtol is None) != (atol is None):
         one, other = ("--rtol", "--atol") if atol is None else ("--atol", "--rtol")
@@ -143,8 +142,8 @@ def compare(
 
 def _compare(pairs: "list[Pair]", outcome: "Outcome", options: "FileOptions") -> None:
     """Compare all pairs, with a progress bar on a terminal if the files are large."""
+    from .._core.jit import compilations
     from .._files.trees import compare_pairs
-    from .._jit import compilations
 
     total = sum(pair.size for pair in pairs)
     if total < _LONG or not sys.stderr.isatty():

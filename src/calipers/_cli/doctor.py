@@ -1,4 +1,4 @@
-"""``calipers doctor``: what calipers runs on, and whether it works."""
+"""Commands on the installation: doctor and warmup."""
 
 import importlib.metadata
 import re
@@ -7,7 +7,34 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
-from .status import SAME, TROUBLE
+from .output import SAME, TROUBLE
+
+
+@click.command(short_help="Compile the common kernels into the cache.")
+def warmup() -> int:
+    """
+    Compile the common kernels, and keep them in the cache, as calipers.warmup() does.
+
+    Each line names the functions that a kernel is for, the dtype, and the seconds that it took to
+    compile. Kernels that are in the cache are not compiled again.
+    """
+    from .._core.config import cache_description
+    from .._core.jit import cache_folder, compilations, no_cache
+    from .._kernels.closeness import first_apart
+    from .compile import warmup_steps
+
+    if cache_folder(first_apart) is None:
+        msg = f"there is no cache to fill: {no_cache()}"
+        raise click.ClickException(msg)
+    compilations.announced = True  # the lines say it
+    seconds = compilations.seconds
+    for functions, dtype in warmup_steps():
+        step, seconds = compilations.seconds - seconds, compilations.seconds
+        click.echo(f"{functions:22} {dtype:8} {f'{step:.1f} s' if step else 'cached'}")
+    click.echo(f"compiled   {compilations.kernels} kernels in {seconds:.1f} s")
+    click.echo(f"cache      {cache_description()}")
+    return SAME
+
 
 # What calipers' developers need.
 _DEVELOPERS = {"bench", "docs", "peers", "release", "test"}
@@ -42,7 +69,7 @@ def _echo(title: str, lines: Iterable[str]) -> None:
 
 def _cached_kernels() -> str:
     """Say whether the cache is filled."""
-    from .._warmup import common_kernels
+    from .compile import common_kernels
 
     cached = [kernels.is_cached(key) for *_, kernels, key in common_kernels()]
     text = f"{sum(cached)} of the {len(cached)} common ones are in the cache"
@@ -51,7 +78,7 @@ def _cached_kernels() -> str:
 
 def _compiled_kernels() -> str:
     """Say what the tests had to compile."""
-    from .._jit import compilations
+    from .._core.jit import compilations
 
     count = compilations.kernels
     if not count:

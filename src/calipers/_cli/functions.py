@@ -1,4 +1,4 @@
-"""Functions and inputs as a command line names them."""
+"""Commands on functions: gradcheck and diagnose."""
 
 import importlib
 import importlib.util
@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache, wraps
@@ -13,6 +14,8 @@ from types import FunctionType, ModuleType
 from typing import Any, ClassVar
 
 import click
+
+from .output import echo_report, json_option, user_output
 
 _LIBRARIES = ("numpy", "torch", "jax")
 
@@ -170,7 +173,7 @@ def inputs_of(
 
 
 def _read(path: str) -> list[Any]:
-    from .._files.errors import FileError
+    from .._files.entries import FileError
     from .._files.opening import is_foreign, opened
 
     if is_foreign(path):
@@ -234,7 +237,7 @@ def _of_library(x: Any, library: str) -> Any:
 @contextmanager
 def errors_in_one_line(what: str) -> Iterator[None]:
     """Turn any error, and an exit of the user's code, into one line that says where it arose."""
-    from .._files.errors import described, one_line
+    from .._files.entries import described, one_line
 
     try:
         yield
@@ -254,3 +257,75 @@ def _place(error: BaseException) -> str:
     if frame.filename.startswith((home, "<")):
         return ""
     return f" ({frame.filename}:{frame.lineno})"
+
+
+@click.command(short_help="Find why two implementations differ: rounding or a bug.")
+@click.argument("f")
+@click.argument("g")
+@input_options
+@json_option
+def diagnose(f: str, g: str, *, seed: int, as_json: bool, **inputs: Any) -> int:
+    """
+    Find why two implementations of one function differ: rounding or a bug.
+
+    F and G are module:function, or file.py:function. The modules are imported, so their code runs.
+
+    The status is 0 if they are EQUAL or differ by ROUNDING, LAYOUT or AMPLIFIED rounding, and 1
+    for every other verdict.
+    """
+    with user_output(as_json):
+        implementations = function_of(f), function_of(g)
+        arrays = inputs_of(seed=seed, **inputs)
+        import calipers
+
+        with errors_in_one_line(f"{f} and {g}"):
+            report = calipers.diagnose(*implementations, arrays, seed=seed)
+    return echo_report(report, {"f": f, "g": g}, as_json)
+
+
+@click.command(short_help="Check a derivative against finite differences.")
+@click.argument("function")
+@click.option("--jac", metavar="MODULE:NAME", help="The Jacobian, called as jac(*inputs).")
+@click.option(
+    "--vjp", metavar="MODULE:NAME", help="w times the Jacobian, called as vjp(*inputs, w)."
+)
+@input_options
+@json_option
+def gradcheck(
+    function: str,
+    *,
+    jac: str | None,
+    vjp: str | None,
+    seed: int,
+    library: str,
+    as_json: bool,
+    **inputs: Any,
+) -> int:
+    """
+    Check a derivative against finite differences with error estimates.
+
+    FUNCTION is module:function, or file.py:function. Functions of torch or jax are differentiated
+    by their library, with --library, and need no --jac or --vjp. The module is imported, so its
+    code runs.
+
+    The status is 0 for the verdict PASS, and 1 for FAIL, NONSMOOTH and INCONCLUSIVE.
+    """
+    if library == "numpy" and jac is None and vjp is None:
+        msg = "pass the derivative by --jac or --vjp, or --library torch or jax"
+        raise click.UsageError(msg)
+    with user_output(as_json):
+        f = function_of(function)
+        jac_f, vjp_f = (None if text is None else function_of(text) for text in (jac, vjp))
+        arrays = inputs_of(seed=seed, library=library, **inputs)
+        import calipers
+
+        with errors_in_one_line(function), warnings.catch_warnings():
+            # Of a report that compared nothing, which is an error below.
+            warnings.simplefilter("ignore", calipers.CalipersWarning)
+            report = calipers.gradcheck(
+                f, arrays, jac=jac_f, vjp=vjp_f, seed=seed, raise_exception=False
+            )
+    if report.vacuous:
+        msg = f"nothing was compared: {report.reason}"
+        raise click.ClickException(msg)
+    return echo_report(report, {"function": function, "jac": jac, "vjp": vjp}, as_json)

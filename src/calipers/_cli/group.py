@@ -8,14 +8,11 @@ from typing import Any, TextIO
 import click
 
 from .. import __version__
-from .._files.errors import described, one_line
+from .._files.entries import described, one_line
 from .compare import compare
-from .diagnose import diagnose
-from .doctor import doctor
-from .gradcheck import gradcheck
-from .output import has_no_color
-from .status import INTERRUPTED, SAME, TROUBLE
-from .warmup import warmup
+from .doctor import doctor, warmup
+from .functions import diagnose, gradcheck
+from .output import INTERRUPTED, SAME, TROUBLE, has_no_color
 
 _EPILOG = """\b
 Exit status, as diff's: 0 the same (or right), 1 different (or not confirmed),

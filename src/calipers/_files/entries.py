@@ -1,4 +1,4 @@
-"""What readers give: the arrays of a file by name, each read when it is asked for."""
+"""The arrays of a file by name, and errors of files that cannot be read."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,8 +10,62 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from .._protocols import NDArray
-from .errors import FileError
+from .._core.protocols import NDArray
+
+_LINE = 500
+
+
+class FileError(Exception):
+    """A file that is broken, or not safe to read; the text is one line."""
+
+
+def printable(name: str) -> str:
+    """Write a name so that a terminal shows it, and does nothing else."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+
+
+def printable_lines(text: str) -> str:
+    """Write a text of any lines so that a terminal shows it, and does nothing else."""
+    return "".join(f"{printable(line)}\n" for line in text.split("\n"))
+
+
+def described(error: BaseException) -> str:
+    """Write an error in one line."""
+    kind = type(error).__name__
+    text = str(error)[:_LINE]
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    elif isinstance(error, MemoryError):
+        text = f"{kind}: {text or 'no memory is left'}"
+    elif not text.strip():
+        text = kind
+    elif not isinstance(error, FileError | OSError | ValueError):
+        text = f"{kind}: {text}"
+    return one_line(text)
+
+
+def one_line(text: str) -> str:
+    """Write a text of any lines as one that a terminal only shows."""
+    return printable(" ".join(text.split()))
+
+
+def leads_out(path: str, root: str) -> bool:
+    """Return True if a path leads out of a folder."""
+    root = os.path.realpath(root)
+    try:
+        return os.path.commonpath([root, os.path.realpath(path)]) != root
+    except ValueError:  # of two drives, on Windows
+        return True
+
+
+def unsafe_links(root: str) -> Iterator[str]:
+    """Yield links below a folder that lead out of it, or in circles as those to folders may."""
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = os.path.join(folder, name)
+            if os.path.islink(path) and (os.path.isdir(path) or leads_out(path, root)):
+                yield os.path.relpath(path, root)
+
 
 _LARGEST = 2**63 - 1
 _AXES = 64

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .conventions import add_variable
-from .entries import Contents, Dataset, Loaded, add_fields, joined, require_stored, text
-from .errors import FileError
+from .entries import Contents, Dataset, FileError, Loaded, add_fields, joined, require_stored, text
+from .netcdf import add_variable
 
 _UNKNOWN = 1 << 63
 # The netCDF library writes a dimension without a variable as a dataset that says so, and gives a

@@ -10,10 +10,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .._protocols import NDArray
+from .._core.protocols import NDArray
 from . import npy
-from .entries import DEFLATE, Contents, Plain, add_fields, reading
-from .errors import FileError
+from .entries import DEFLATE, Contents, FileError, Plain, add_fields, reading
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _CHUNK = 8 << 20

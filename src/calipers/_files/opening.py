@@ -8,9 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
-from .entries import Contents, Reader
-from .errors import FileError, described
-from .netcdf3 import is_classic
+from .entries import Contents, FileError, Reader, described
+from .netcdf import is_classic
 from .zarr import is_store
 
 _READERS = {
@@ -32,7 +31,7 @@ _PACKAGES = {
     "torch": "torch",
     "tables": "pyarrow",
     "zarr": "zarr",
-    "netcdf3": "scipy",
+    "netcdf": "scipy",
 }
 
 
@@ -72,7 +71,7 @@ def _reader(path: str) -> Reader:
         msg = f"the format of its name is not known; known are {', '.join(_READERS)}"
         raise FileError(msg)
     if name == "hdf5" and is_classic(path):
-        name = "netcdf3"
+        name = "netcdf"
     package = _PACKAGES.get(name)
     if package is not None and find_spec(package) is None:
         msg = f"reading it needs {package}: pip install {package}"

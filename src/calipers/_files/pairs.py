@@ -6,16 +6,26 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .._dtypes import DType, kernel_dtype
-from .._kernels.record import MASKED
-from .._protocols import NDArray
-from .._spread import MEMORY_LIMIT
-from .._tally import Rule, has_distances
-from ..comparison import compare
-from ..reports import Comparison, NestedComparison
-from .conventions import MEANING, PACKING
-from .entries import Contents, Derived, Entry, Filled, Loaded, joined, size_in_bytes
-from .errors import FileError, described, printable
+from .._compare.chunked import MEMORY_LIMIT
+from .._compare.compare import compare
+from .._compare.reports import Comparison, NestedComparison
+from .._compare.statistics import Rule, has_distances
+from .._core.dtypes import DType, kernel_dtype
+from .._core.protocols import NDArray
+from .._kernels.accumulators import MASKED
+from .entries import (
+    Contents,
+    Derived,
+    Entry,
+    FileError,
+    Filled,
+    Loaded,
+    described,
+    joined,
+    printable,
+    size_in_bytes,
+)
+from .netcdf import MEANING, PACKING
 from .opening import opened
 
 # Objects are Python integers that no dtype holds.

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .entries import Contents, Loaded, joined, text
-from .errors import FileError
+from .entries import Contents, FileError, Loaded, joined, text
 
 _FIRST_LINE = 1 << 20
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)

@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
-from .._jit import compilations
-from .._threads import children_with_safe_path
-from .errors import FileError, described, printable
+from .._core.jit import compilations
+from .._core.threads import children_with_safe_path
+from .entries import FileError, described, printable
 from .pairs import FileOptions, Found, compare_files
 
 # Addresses that libraries reserve and never touch.

@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .entries import Contents, Dataset, Loaded, add_fields, require_stored, text
-from .errors import FileError
-from .links import unsafe_links
+from .entries import (
+    Contents,
+    Dataset,
+    FileError,
+    Loaded,
+    add_fields,
+    require_stored,
+    text,
+    unsafe_links,
+)
 
 # Others may run code: "pickle" does, and any package can register more.
 _CODECS = frozenset(

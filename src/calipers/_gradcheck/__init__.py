@@ -1,1 +1,1 @@
-"""The parts of gradcheck, one rule a file."""
+"""Checks of derivatives: gradcheck, gradgradcheck."""

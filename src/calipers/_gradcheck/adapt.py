@@ -5,7 +5,7 @@ Adapt the caller's function, inputs and derivatives to NumPy arrays.
 time. `RealOutputs` then makes one vector of real numbers of its results.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import compress
@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arguments import brief
-from .._arity import SEVERAL_INPUTS, note_form, note_tensors
-from .._arrays import as_array, given_array, is_sparse
-from .._containers import apart, several
-from .._differences.plan import require_named
-from .._libraries import device_module, is_device_function, library_of, on_device
-from .._protocols import ContainerLibrary, Differentiated, NDArray
-from ..interop.functions import function_library
+from .._core.arguments import SEVERAL_INPUTS, brief, note_form, note_tensors
+from .._core.arrays import as_array, given_array, is_sparse
+from .._core.containers import apart, several
+from .._core.libraries import device_module, is_device_function, library_of, on_device
+from .._core.protocols import ContainerLibrary, Differentiated, FunctionLibrary, NDArray
+from .._derivatives.options import require_named
+from ..interop.jax import JaxFunctions
+from ..interop.torch_functions import TorchFunctions
 from .analytic import CONVENTIONS, GivenDerivative
 from .calls import ADD, InPlace, filling_derivative, of_numpy
 from .containers import (
@@ -37,6 +37,17 @@ from .containers import (
 from .flatten import NOWHERE, has_differences, has_fractions, labels_of, parts_of
 from .numerical_gradient import NumericalGradient
 from .point import Labels, Subject, names_of, no_batches
+
+_LIBRARIES: tuple[FunctionLibrary, ...] = (TorchFunctions(), JaxFunctions())
+
+
+def function_library(inputs: Sequence[Any]) -> FunctionLibrary | None:
+    """Return the library that differentiates functions of these inputs, if there is one."""
+    for library in _LIBRARIES:
+        if any(library.owns(x) for x in inputs):
+            return library
+    return None
+
 
 FORMS = ("jac", "vjp", "jvp")
 
@@ -115,7 +126,7 @@ class Given:
         """
         given = self
         if given.on_device():
-            given, out_like = device_module("gradients").carried(given, out_like, inplace)
+            given, out_like = device_module("derivatives").carried(given, out_like, inplace)
         if out_like is not None:
             given = given.filling(out_like)
         if inplace is None:

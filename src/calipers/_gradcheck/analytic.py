@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .._arity import note_form
-from .._arrays import given_array, is_sparse
-from .._containers import several
-from .._protocols import NDArray
+from .._core.arguments import note_form
+from .._core.arrays import given_array, is_sparse
+from .._core.containers import several
+from .._core.protocols import NDArray
 from .calls import InPlace, noncontiguous, private
 from .flatten import Part, WrongFormError, picked, real_rows, real_vector, require_nothing
 from .jacobian_storage import compact

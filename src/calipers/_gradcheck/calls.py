@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array
-from .._libraries import library_of
-from .._protocols import NDArray
-from .._report.code import MODULES, name_in_code
+from .._core.arrays import as_array
+from .._core.libraries import library_of
+from .._core.protocols import NDArray
+from .._core.report import MODULES, name_in_code
 
 WRITE, ADD = WAYS = ("write", "add")
 _REQUIRED = ("f", "inputs")

@@ -9,32 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from .._differences.progress import Progress
-from .._protocols import NDArray
-from .._warnings import warn
-from . import identities
+from .._core.arguments import warn
+from .._core.protocols import NDArray
+from .._execution.run import Progress
+from . import invariants as identities
 from .adapt import Given
+from .all_entries import examine
 from .analytic import GivenDerivative
 from .calls import Call
 from .columns import Jacobian, Sizes, jacobian_of
-from .entries import Entries
-from .excuses import excused
-from .exhaustive import examine
+from .entry_rules import FAIL, PASS, VERDICTS, Rule, default_resolution
+from .fast_mode import is_moderate, project
 from .flatten import WrongFormError, has_differences
 from .linearity import linearity
 from .numerical import Looks, Way, looks
 from .options import Settings
-from .outcome import Outcome
+from .perturb import excused
 from .point import Subject, without_warnings_of_batches
-from .projected import is_moderate, project
 from .report import CalipersWarning, GradcheckReport, answer
-from .rule import (
-    FAIL,
-    PASS,
-    VERDICTS,
-    Rule,
-    default_resolution,
-)
+from .summary import Entries, Outcome
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 

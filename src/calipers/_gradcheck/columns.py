@@ -7,15 +7,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .._differences.evaluate import runs
-from .._kernels.marks import TOLD_APART
+from .._core.protocols import NDArray
+from .._core.threads import get_num_threads, in_parts
+from .._derivatives.fixed_step import runs
+from .._kernels.gradcheck_marks import TOLD_APART
 from .._kernels.matrices import ENLARGE, TURN
-from .._protocols import NDArray
-from .._threads import get_num_threads, in_parts
 from .analytic import GivenDerivative
+from .basis_vectors import UnitVectors, unit_vector
+from .entry_rules import Rule
 from .jacobian_storage import Rows, together
-from .rule import Rule
-from .unit_vectors import UnitVectors, unit_vector
 
 _KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
 _MANY = 64  # rows, of which products with a few are sooner asked for

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, is_sparse
-from .._containers import Apart, Opened, apart, is_container, items_of, several
-from .._libraries import library_of
-from .._protocols import ContainerLibrary, NDArray
+from .._core.arrays import as_array, is_sparse
+from .._core.containers import Apart, Opened, apart, is_container, items_of, several
+from .._core.libraries import library_of
+from .._core.protocols import ContainerLibrary, NDArray
 from ..interop.sparse_inputs import SparseInput, scipy_input
 from .flatten import WrongFormError, as_outputs, picked, require_nothing
 

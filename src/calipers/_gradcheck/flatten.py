@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, given_array
-from .._protocols import NDArray
-from .._reals import real_parts, reals
-from .._report.layout import index_text
+from .._core.arrays import as_array, given_array
+from .._core.dtypes import real_parts, reals
+from .._core.protocols import NDArray
+from .._core.report import index_text
 
 _ATTRIBUTES = {"": "", "real": ".real", "imaginary": ".imag"}
 NOWHERE: Mapping[int, tuple[NDArray, ...]] = MappingProxyType({})

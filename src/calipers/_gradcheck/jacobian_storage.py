@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .._differences.columns import aligned
+from .._core.protocols import NDArray
+from .._derivatives.fixed_step import aligned
 from .._kernels.matrices import NONZEROS, WORD
-from .._protocols import NDArray
 
 SPARSE = 1 / 16  # of all numbers, that take less memory and time with their places than all do
 _LARGE = 1 << 20  # bytes of an array that is worth it

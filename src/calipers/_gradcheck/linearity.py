@@ -6,12 +6,13 @@ from functools import partial
 
 import numpy as np
 
-from .._differences.precision import SPACINGS, rounding_format
-from .._protocols import NDArray
+from .._core.protocols import NDArray
+from .._derivatives.precision import SPACINGS, rounding_format
 from .analytic import GivenDerivative
-from .beside import Move, moved
+from .basis_vectors import UnitVectors
+from .entry_rules import Rule
 from .flatten import largest_by_part
-from .identities import (
+from .invariants import (
     SCALE,
     direction,
     largest_difference,
@@ -21,8 +22,7 @@ from .identities import (
     scales,
 )
 from .jacobian_storage import Rows
-from .rule import Rule
-from .unit_vectors import UnitVectors
+from .perturb import Move, moved
 
 _LARGE, _SMALL = -16.0, 2.0**-16  # times a direction: clipping and thresholds show there
 _FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # which all formats hold

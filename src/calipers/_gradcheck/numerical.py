@@ -8,28 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from .._differences.checkpoint import Checkpoint
-from .._differences.directions import along, slopes_along
-from .._differences.ladders import Ladders
-from .._differences.pools import Store
-from .._differences.precision import in_its_format, in_the_format_of_x
-from .._differences.problem import Problem
-from .._differences.progress import Progress
-from .._differences.repeated import ComplexSteps, Repeated
-from .._differences.run import run, run_parts
-from .._differences.sending import Work
-from .._differences.stencils import ADAPTIVE, METHODS
-from .._differences.stencils import IMAGINARY as COMPLEX_STEP
-from .._differences.steps import Steps, plan_steps, sizes_of, small_of
+from .._core.dtypes import reals
+from .._core.protocols import NDArray
+from .._derivatives.adaptive import Ladders
+from .._derivatives.directions import along, slopes_along
+from .._derivatives.fixed_step_error import SLOPE_CALLS, ComplexSteps, Repeated, Slopes, slopes_of
+from .._derivatives.function import Problem
+from .._derivatives.precision import in_its_format, in_the_format_of_x
+from .._derivatives.steps import (
+    ADAPTIVE,
+    COMPLEX_STEP,
+    METHODS,
+    Steps,
+    plan_steps,
+    sizes_of,
+    small_of,
+)
+from .._execution.checkpoint import Checkpoint
+from .._execution.messages import Work
+from .._execution.run import Progress, run, run_parts
+from .._execution.workers import Store
 from .._kernels.ladder import OWN_LENGTH
-from .._protocols import NDArray
-from .._reals import reals
+from .entry_rules import Rule, rounding_of
 from .flatten import Part
 from .numerical_gradient import NumericalGradient
 from .point import Subject
-from .rule import Rule, rounding_of
-from .second_look import SOME, Below, SecondLook
-from .slopes import SLOPE_CALLS, Slopes, slopes_of
+from .refine import SOME, Below, SecondLook
 
 _ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
 _INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from .._differences.columns import Outs
-from .._differences.hessians import Pairs, pairs_of
-from .._differences.ladders import Ladders
-from .._differences.plan import Found, Options, arranged, find, pose, steps_of
-from .._differences.problem import Problem
-from .._differences.steps import Steps
-from .._protocols import NDArray
+from .._core.protocols import NDArray
+from .._derivatives.adaptive import Ladders
+from .._derivatives.function import Problem
+from .._derivatives.hessian import Pairs, pairs_of
+from .._derivatives.options import Options
+from .._derivatives.solve import Found, arranged, find, pose, steps_of
+from .._derivatives.steps import Steps
+from .._execution.messages import Outs
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from .._arguments import brief, is_integer, is_real, require_callable, require_flags
-from .._arrays import is_sparse
-from .._differences.checkpoint import require_folder
-from .._differences.stencils import IMAGINARY as COMPLEX_STEP
-from .._differences.stencils import require_method
-from .._types import Excuse, Inplace, Method, ProgressLike
-from .._warnings import warn
+from .._core.arguments import brief, is_integer, is_real, require_callable, require_flags, warn
+from .._core.arrays import is_sparse
+from .._core.types import Excuse, Inplace, Method, ProgressLike
+from .._derivatives.steps import COMPLEX_STEP, require_method
+from .._execution.checkpoint import require_folder
 from .calls import WAYS
 from .containers import holds_arrays
+from .entry_rules import INCONCLUSIVE, NONSMOOTH, Rule
 from .report import CalipersWarning
-from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 
 _OWN_NAMES = {"vjp": "vjp", "jvp": "jvp"}
 SWITCHES = {"vjp": "check_backward_ad", "jvp": "check_forward_ad"}

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arity import SEVERAL_INPUTS, note_form
-from .._differences.problem import REAL, WIRTINGER, Problem
-from .._differences.stencils import IMAGINARY as COMPLEX_STEP
-from .._differences.steps import limits_of, modes_of
-from .._protocols import NDArray
+from .._core.arguments import SEVERAL_INPUTS, note_form
+from .._core.protocols import NDArray
+from .._derivatives.function import REAL, WIRTINGER, Problem
+from .._derivatives.steps import COMPLEX_STEP, limits_of, modes_of
 from .calls import InPlace, private, same
 from .containers import Structure
+from .entry_rules import alike
 from .flatten import (
     ComplexOutputs,
     Part,
@@ -36,7 +36,6 @@ from .flatten import (
     real_vector,
 )
 from .numerical_gradient import NumericalGradient
-from .rule import alike
 
 _BATCH_ROUNDINGS = 128.0  # ulps by which results of a batch may differ from those of single calls
 

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from .._report.base import Report
+from .._core.report import Report
+from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH
 from .report_data import GradcheckData
-from .rule import FAIL, INCONCLUSIVE, NONSMOOTH
 from .text import headline, report_text
 
 if TYPE_CHECKING:
@@ -229,6 +229,6 @@ class GradcheckReport(GradcheckData, Report):
         ImportError
             If matplotlib is not installed.
         """
-        from .plots import report_figure
+        from .text import report_figure
 
         return report_figure(self)

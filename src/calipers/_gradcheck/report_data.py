@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from .rule import INCONCLUSIVE, PASS
+from .entry_rules import INCONCLUSIVE, PASS
 
 
 @dataclass(frozen=True)

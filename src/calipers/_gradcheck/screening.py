@@ -7,23 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._differences.columns import aligned, lost_step
-from .._differences.evaluate import blame, perturbation, runs
-from .._differences.problem import Problem
-from .._differences.run import WORTH_SHARING, run
+from .._core.dtypes import reals
+from .._core.protocols import NDArray
+from .._derivatives.fixed_step import aligned, blame, lost_step, perturbation, runs
+from .._derivatives.fixed_step_error import Slopes
+from .._derivatives.function import Problem
+from .._execution.run import WORTH_SHARING, run
 from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.gradcheck import DOUBTS, GLANCE, RESOLVE, SCREEN
-from .._kernels.marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, Criteria
+from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, Criteria
 from .._kernels.matrices import WORD
-from .._protocols import NDArray
-from .._reals import reals
+from .basis_vectors import UnitVectors
 from .columns import Jacobian, Products, Pushed, Sizes
+from .entry_rules import Rule, rounding_of
 from .flatten import real_vector
 from .jacobian_storage import together
 from .numerical import Looks
-from .rule import Rule, rounding_of
-from .slopes import Slopes
-from .unit_vectors import UnitVectors
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 _AT_ONCE = 1024  # columns, where none is stored

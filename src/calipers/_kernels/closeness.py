@@ -9,12 +9,11 @@ import math
 import numpy as np
 from numba.core import types
 
-from .._jit import Kernels
-from .jitable import jitable, jitable_as
+from .._core.jit import Kernels
+from . import jitable, jitable_as
+from .function_calls import borrowed
 from .scalar.closeness import HUGE, LOW, TINY, close, gap, reduced, sure_narrow, sure_wide
-from .scalar.formats import Truth, double, single, stored
-from .vectors import pair_of_vectors, prefetch, vector
-from .views import borrowed
+from .scalar.formats import Truth, double, pair_of_vectors, prefetch, single, stored, vector
 
 # A block of each array fits the nearest cache beside the lines being fetched for the next four.
 _BLOCK_BYTES = 512

@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from .._jit import Kernels
-from .jitable import jitable
-from .vectors import vector
+from .._core.jit import Kernels
+from . import jitable
+from .scalar.formats import vector
 
 # Colors that fit a mask of one word.
 NARROW = 64

@@ -12,11 +12,12 @@ import numba
 import numpy as np
 from numba.core import types
 
-from .._jit import Kernels
-from .jitable import jitable
-from .mismatches import note_mismatches
-from .record import RECORD
-from .scalar.formats import bits, from_bits
+from .._core.jit import Kernels
+from . import jitable
+from .accumulators import LANES, RECORD, add_lanes, add_squares, note_mismatches, summand
+from .function_calls import borrowed
+from .scalar.closeness import finite, is_nan
+from .scalar.formats import bits, element_type, from_bits, prefetch, vector
 from .scalar.measures import (
     BUCKETS,
     FARTHEST,
@@ -28,11 +29,7 @@ from .scalar.measures import (
     ulp_excess,
     weigh,
 )
-from .scalar.predicates import finite, is_nan
 from .scalar.reductions import exceeds, lowered, may_lead
-from .sums import LANES, add_lanes, add_squares, summand
-from .vectors import element_type, prefetch, vector
-from .views import borrowed
 
 _i8, _f8 = np.int64, np.float64
 # Small enough to prefetch the block after the next, which on one core doubles the speed.

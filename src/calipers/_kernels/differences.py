@@ -13,11 +13,10 @@ import numpy as np
 from numba.core import types
 from numba.core.types import containers
 
-from .._jit import Kernels
-from .calls import evaluate
-from .jitable import jitable
-from .vectors import vector
-from .views import assign, borrowed, reals, shaped
+from .._core.jit import Kernels
+from . import jitable
+from .function_calls import assign, borrowed, evaluate, reals, shaped
+from .scalar.formats import vector
 
 # What became of a column, the worse the later.
 NAMES_OF_STATUS = (

@@ -20,11 +20,10 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from .._jit import Kernels
-from .jitable import jitable, jitable_as
-from .scalar.formats import bits
-from .vectors import prefetch, vector
-from .views import borrowed
+from .._core.jit import Kernels
+from . import jitable, jitable_as
+from .function_calls import borrowed
+from .scalar.formats import bits, prefetch, vector
 
 RULE_LENGTH = 7
 

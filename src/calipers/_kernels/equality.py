@@ -3,12 +3,11 @@
 import numpy as np
 from numba.core import types
 
-from .._jit import Kernels
-from .jitable import jitable, jitable_as
-from .scalar.closeness import distance
-from .scalar.formats import Truth, number, single, stored
-from .vectors import pair_of_vectors
-from .views import borrowed
+from .._core.jit import Kernels
+from . import jitable, jitable_as
+from .function_calls import borrowed
+from .scalar.closeness import distance, finite
+from .scalar.formats import Truth, element_type, number, pair_of_vectors, single, stored, vector
 
 # Two of them fit the nearest cache; shorter ones take longer to set up than to read.
 BLOCK_BYTES = 8192
@@ -113,3 +112,39 @@ FIRST_UNEQUAL = Kernels(first_unequal, lambda key: (*pair_of_vectors(key), types
 FIRST_UNEQUAL_STRIDED = Kernels(
     first_unequal_strided, lambda key: (*pair_of_vectors(key, "A"), types.boolean)
 )
+
+
+def all_finite(x):
+    """Return True if all numbers of a short array are finite."""
+
+
+@jitable_as(all_finite)
+def _(x):
+    if isinstance(x.dtype, types.Complex):
+        part = np.float32 if x.dtype == types.complex64 else np.float64
+        return lambda x: all_finite(x.view(part))
+    return _all_finite
+
+
+def _all_finite(x):
+    # Without a way out, so that it is vectorised.
+    found = False
+    for i in range(x.size):
+        found |= not finite(x[i])
+    return not found
+
+
+def first_nonfinite(a):
+    """Return the position of the first NaN or infinity, or -1."""
+    (a,) = borrowed((a,))
+    block = BLOCK_BYTES // a.itemsize
+    for start in range(0, a.size, block):
+        x = a[start : start + block]
+        if not all_finite(x):
+            for i in range(x.size):
+                if not finite(x[i]):
+                    return start + i
+    return -1
+
+
+FIRST_NONFINITE = Kernels(first_nonfinite, lambda dtype: (vector(element_type(dtype)),))

@@ -7,8 +7,8 @@ import numpy as np
 from numba.core import types
 from numba.core.types import containers
 
-from .._jit import Kernels
-from .calls import evaluate
+from .._core.jit import Kernels
+from . import jitable
 from .differences import (
     FIXED,
     LOST,
@@ -20,8 +20,8 @@ from .differences import (
     require_unchanged,
     tabulate,
 )
-from .jitable import jitable
-from .marks import (
+from .function_calls import assign, borrowed, evaluate, reals, shaped
+from .gradcheck_marks import (
     DOUBTED,
     VAGUE,
     WAITING,
@@ -38,8 +38,7 @@ from .marks import (
     take_means,
 )
 from .matrices import measured
-from .vectors import vector
-from .views import assign, borrowed, reals, shaped
+from .scalar.formats import vector
 
 
 def screen(analytic, right, left, none, rule, found, needs, ends):

@@ -20,9 +20,8 @@ import numpy as np
 from numba.core import types
 from numba.core.types import containers
 
-from .._jit import Kernels
-from .calls import call_kernel, evaluate
-from .conclusions import conclude
+from .._core.jit import Kernels
+from . import jitable
 from .differences import (
     BOUNDED,
     EXCLUDED,
@@ -33,11 +32,22 @@ from .differences import (
     real,
     require_unchanged,
 )
-from .jitable import jitable
-from .rungs import COARSE, RUNGS, STATE, Room, begin, extrapolate, finish, forget, note, settled
-from .tails import doubtful
-from .vectors import vector
-from .views import assign, borrowed, reals
+from .function_calls import assign, borrowed, call_kernel, evaluate, reals
+from .ladder_extrapolate import (
+    COARSE,
+    RUNGS,
+    STATE,
+    Room,
+    begin,
+    extrapolate,
+    finish,
+    forget,
+    note,
+    settled,
+)
+from .ladder_merge import conclude
+from .ladder_noise import doubtful
+from .scalar.formats import vector
 
 _GOLDEN = (1 + math.sqrt(5)) / 2
 

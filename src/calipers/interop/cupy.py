@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from .._protocols import NDArray
+from .._core.protocols import NDArray
 
 
 class Cupy:

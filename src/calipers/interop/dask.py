@@ -15,12 +15,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from .._arguments import is_weak
-from .._arrays import as_block, strengthen
-from .._libraries import kind_of, library_of, require_host
-from .._protocols import Result
-from .._shapes import broadcast_shape
-from .._threads import as_task
+from .._core.arguments import is_weak
+from .._core.arrays import as_block, broadcast_shape, strengthen
+from .._core.libraries import kind_of, library_of, require_host
+from .._core.protocols import Result
+from .._core.threads import as_task
 
 Shape = tuple[int, ...]
 Chunks = tuple[tuple[int, ...], ...]

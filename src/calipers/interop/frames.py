@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .._libraries import HOST_TYPES
-from .._protocols import NDArray
+from .._core.libraries import HOST_TYPES
+from .._core.protocols import NDArray
 
 _FRAMES = {
     "pandas": ("DataFrame",),

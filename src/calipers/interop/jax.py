@@ -1,11 +1,13 @@
 """JAX arrays."""
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .._protocols import NDArray
+from .._core.containers import Apart, contains, several
+from .._core.protocols import Differentiated, NDArray
 
 
 class Jax:
@@ -70,3 +72,202 @@ class _Bits:
             "strides": None,
             "version": 3,
         }
+
+
+_library = Jax()
+
+
+class JaxFunctions:
+    """See `FunctionLibrary`."""
+
+    def owns(self, x: Any) -> bool:
+        return "jax" in sys.modules and contains(x, self.apart, _library.owns)
+
+    def apart(self, x: Any) -> Apart:
+        tree = sys.modules["jax"].tree_util
+        found, structure = tree.tree_flatten_with_path(x)
+        return [(tree.keystr(path), leaf) for path, leaf in found], structure.unflatten
+
+    def is_active(self, x: Any) -> bool:
+        return _is_differentiable(sys.modules["jax"], x)
+
+    def copied(self, x: Any) -> Any:
+        return x  # which nobody can write into
+
+    def differentiated(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        masked: bool,
+        argnums: tuple[int, ...] | None,
+        left_out: tuple[int, ...],
+        names: tuple[str, ...],
+    ) -> Differentiated:
+        jax: Any = sys.modules["jax"]
+        able = tuple(k for k, x in enumerate(inputs) if _is_differentiable(jax, x))
+        argnums = able if argnums is None else tuple(k for k in argnums if k in able)
+        function = _Function(f, inputs, argnums, left_out)
+        return Differentiated(
+            function,
+            function.arrays,
+            argnums,
+            left_out,
+            function.vjp,
+            function.jvp,
+            "jax",
+            function.batched,
+            primals=function.primals,
+        )
+
+    def gradient(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        argnums: tuple[int, ...],
+        outputs: tuple[int, ...],
+        cotangents: tuple[NDArray, ...],
+        spread: bool,
+    ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        jax: Any = sys.modules["jax"]
+
+        def gradient(*given: Any) -> tuple[Any, ...]:
+            point, w = given[: len(inputs)], given[len(inputs) :]
+
+            def inner(*chosen: Any) -> Any:
+                whole = list(point)
+                for k, x in zip(argnums, chosen, strict=True):
+                    whole[k] = x
+                every = several(f(*whole))
+                return tuple(_as_jax(every[k]) for k in outputs)
+
+            pull = jax.vjp(inner, *(point[k] for k in argnums))[1]
+            return tuple(pull(tuple(w)))
+
+        return gradient, (*inputs, *map(jax.numpy.asarray, cotangents))
+
+
+class _Function:
+    """
+    A function of jax's arrays, called with NumPy's.
+
+    Attributes
+    ----------
+    arrays : tuple
+        The arguments that it was made with.
+    primals : dict
+        What its derivatives took for its values: a custom rule has some of its own.
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        argnums: tuple[int, ...],
+        left_out: tuple[int, ...],
+    ) -> None:
+        self._jax: Any = sys.modules["jax"]
+        self._inner, self._argnums, self._left_out = f, argnums, left_out
+        self._ours = [_library.owns(x) and not _is_key(self._jax, x) for x in inputs]
+        pairs = zip(inputs, self._ours, strict=True)
+        self.arrays: tuple[Any, ...] = tuple(_library.as_numpy(x) if own else x for x, own in pairs)
+        self.primals: dict[str, Any] = {}
+        self._pulled: tuple[Any, Callable[..., Any]] | None = None
+
+    def __call__(self, *given: Any) -> Any:
+        """Return what f gives, as arrays."""
+        return _as_arrays(self._f(*self._placed(given)))
+
+    def _f(self, *given: Any) -> Any:
+        """Return what f gives, with constants of NumPy and Python as jax's arrays."""
+        y = self._inner(*given)
+        return tuple(map(_as_jax, y)) if isinstance(y, (tuple, list)) else _as_jax(y)
+
+    def _placed(self, given: Sequence[Any]) -> list[Any]:
+        asarray = self._jax.numpy.asarray
+        return [asarray(x) if own else x for x, own in zip(given, self._ours, strict=True)]
+
+    def _of_active(self, given: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
+        """Return the differentiable outputs as a function of the inputs that are, and those."""
+        every = self._placed(given)
+
+        def inner(*active: Any) -> Any:
+            whole = list(every)
+            for k, x in zip(self._argnums, active, strict=True):
+                whole[k] = x
+            return tuple(
+                y
+                for k, y in enumerate(several(self._f(*whole)))
+                if k not in self._left_out and _is_differentiable(self._jax, y)
+            )
+
+        return inner, [every[k] for k in self._argnums]
+
+    def vjp(self, *given: Any) -> tuple[Any, ...]:
+        """Return the gradients; the linearization is made once, at one point."""
+        *point, w = given
+        if self._pulled is None:
+            inner, active = self._of_active(point)
+            self._pulled = self._jax.vjp(inner, *active)
+            self.primals["jax.vjp"] = _as_arrays(self._pulled[0])
+        outputs, pull = self._pulled
+        cotangents = self._directions(several(w), outputs)
+        if cotangents[0].ndim > outputs[0].ndim:
+            pull = self._jax.vmap(pull)
+        return tuple(map(np.asarray, pull(cotangents)))
+
+    def jvp(self, *given: Any) -> tuple[Any, ...]:
+        """Return the tangents, of a batch by vmap."""
+        *point, v = given
+        inner, active = self._of_active(point)
+        tangents = self._directions(several(v), active)
+
+        def push(*tangents: Any) -> Any:
+            return self._jax.jvp(inner, tuple(active), tangents)
+
+        if tangents[0].ndim > active[0].ndim:
+            return tuple(map(np.asarray, self._jax.vmap(push)(*tangents)[1]))
+        values, found = push(*tangents)
+        self.primals["jax.jvp"] = _as_arrays(values)
+        return tuple(map(np.asarray, found))
+
+    def _directions(self, given: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
+        """Return cotangents or tangents; None stands for zeros."""
+        numpy = self._jax.numpy
+        return tuple(
+            numpy.zeros_like(x) if d is None else numpy.asarray(d)
+            for d, x in zip(given, like, strict=True)
+        )
+
+    def batched(self, position: int) -> Callable[..., Any]:
+        """Return f by vmap over one input."""
+        axes = [0 if k == position else None for k in range(len(self._ours))]
+        mapped = self._jax.vmap(self._f, in_axes=axes)
+        return lambda *given: _as_arrays(mapped(*self._placed(given)))
+
+
+def _as_arrays(y: Any) -> Any:
+    return tuple(map(_as_array, y)) if isinstance(y, (tuple, list)) else _as_array(y)
+
+
+def _as_array(y: Any) -> Any:
+    own = _library.owns(y) and not _is_key(sys.modules["jax"], y)
+    return np.asarray(y) if own else y  # what has no array is refused by its place
+
+
+def _as_jax(y: Any) -> Any:
+    """Return a floating-point constant, in NumPy's or Python's form, as jax takes it."""
+    if isinstance(y, (np.ndarray, np.generic, float, complex)):
+        jax: Any = sys.modules["jax"]
+        dtype = np.asarray(y).dtype
+        if dtype.char not in "gG" and jax.numpy.issubdtype(dtype, np.inexact):
+            return jax.numpy.asarray(y)
+    return y
+
+
+def _is_key(jax: Any, x: Any) -> bool:
+    """Tell whether an array is of random keys, which are no numbers."""
+    return bool(jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key))
+
+
+def _is_differentiable(jax: Any, x: Any) -> bool:
+    return isinstance(x, jax.Array) and jax.numpy.issubdtype(x.dtype, np.inexact)

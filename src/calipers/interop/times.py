@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._protocols import NDArray
+from .._core.protocols import NDArray
 
 DType = np.dtype[Any]
 

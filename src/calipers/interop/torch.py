@@ -1,11 +1,249 @@
 """PyTorch tensors."""
 
 import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from threading import RLock
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from .._protocols import NDArray
+from .._core.protocols import NDArray
+
+_lending = RLock()  # of tensors, which have the values of one call at a time
+
+
+def copied(x: Any, active: bool) -> Any:
+    """Return a copy of a tensor, by which it may be differentiated."""
+    return leaf(x.detach().clone(), x, active)
+
+
+def leaf(fresh: Any, like: Any, active: bool) -> Any:
+    """Return a new tensor as a leaf, and as a parameter where it stands for one."""
+    parameter = sys.modules["torch"].nn.Parameter
+    if isinstance(like, parameter):
+        return parameter(fresh, active)
+    return fresh.requires_grad_(active)
+
+
+def captured_by(
+    outputs: Iterable[Any], inputs: tuple[Any, ...], argnums: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """
+    Return which inputs f used themselves when given copies: those that its results lead to.
+
+    First those that can be lent other values, and then those that cannot: one that is given twice
+    has no one copy, and results that were computed do not follow their tensors' data.
+    """
+    tensors = [y for y in outputs if isinstance(y, sys.modules["torch"].Tensor)]
+    todo = [(y.grad_fn, y.output_nr) for y in tensors]
+    used, seen = set(map(id, tensors)), set()
+    while todo:
+        node, number = todo.pop()
+        if node is None or (node, number) in seen:
+            continue
+        seen.add((node, number))
+        if node.name() == "torch::autograd::AccumulateGrad":
+            used.add(id(node.variable))
+        todo += node.next_functions
+    once = Counter(map(id, inputs))
+    found = [k for k in argnums if id(inputs[k]) in used]
+    able = tuple(k for k in found if inputs[k].is_leaf and once[id(inputs[k])] == 1)
+    computed = [k for k in argnums if (inputs[k].grad_fn, inputs[k].output_nr) in seen]
+    return able, tuple(sorted({*found, *computed}.difference(able)))
+
+
+@contextmanager
+def lent(inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any]) -> Iterator[None]:
+    """
+    Let a function be called with autograd, and what it captured have the values of `tensors`.
+
+    Captured inputs stand in the place of these, whose numbers they have for as long.
+    """
+    with sys.modules["torch"].enable_grad(), _lending if captured else nullcontext():
+        own = {k: inputs[k].data for k in captured}
+        try:
+            for k in own:
+                inputs[k].data = tensors[k].data
+                tensors[k] = inputs[k]
+            yield
+        finally:
+            for k, data in own.items():
+                inputs[k].data = data
+
+
+def cotangent(c: Any, like: Any) -> Any:
+    """Return a tensor like an output with the numbers of an array, contiguous if that is."""
+    w = sys.modules["torch"].from_numpy(np.array(c)).to(device=like.device, dtype=like.dtype)
+    return w if np.asarray(c).flags.c_contiguous else noncontiguous(w)
+
+
+def noncontiguous(x: Any) -> Any:
+    """Return the same numbers in Fortran order, with a gap after each in memory."""
+    torch, axes = sys.modules["torch"], tuple(range(x.ndim))[::-1]
+    return torch.stack((x.permute(axes),) * 2, -1)[..., 0].permute(axes)
+
+
+_MOST = 10_000  # objects that are looked into
+# Whose functions keep nothing that they are given in variables of their modules.
+_STATELESS = sys.stdlib_module_names | {"calipers", "numpy", "torch"}
+
+
+class Held:
+    """Where a function may hold tensors: attributes, lists, dicts, and variables outside of it."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self._places: list[tuple[Any, Iterable[Any] | None]] = []  # and which keys of each
+        seen: dict[int, Any] = {}
+        todo: list[Any] = [f]
+        while todo and len(seen) < _MOST:
+            x = todo.pop()
+            if id(x) in seen or isinstance(x, (type, ModuleType, sys.modules["torch"].Tensor)):
+                continue
+            seen[id(x)] = x
+            if isinstance(x, (dict, list)) and len(x) > _MOST:
+                continue
+            if isinstance(x, (dict, list, CellType)):
+                self._places.append((x, None))
+                todo += _items(x, None).values()
+            elif isinstance(x, (tuple, set, frozenset)):
+                todo += x
+            elif isinstance(x, FunctionType):
+                stateful = (x.__module__ or "").partition(".")[0] not in _STATELESS
+                names = x.__code__.co_names if stateful else ()
+                self._places.append((x.__globals__, names))
+                todo += _items(x.__globals__, names).values()
+                todo += (vars(x), x.__closure__, x.__defaults__, x.__kwdefaults__)
+            elif isinstance(x, MethodType):
+                todo += (x.__func__, x.__self__)
+            elif isinstance(x, partial):
+                todo += (x.func, x.args, x.keywords)
+            elif hasattr(x, "__dict__"):
+                todo.append(vars(x))
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Put back, afterwards, tensors that others took the place of: they outlive no vmap."""
+        before = [dict(_items(*holder)) for holder in self._places]
+        try:
+            yield
+        finally:
+            tensor = sys.modules["torch"].Tensor
+            for (holder, keys), old in zip(self._places, before, strict=True):
+                for key, value in reversed(list(_items(holder, keys).items())):
+                    if isinstance(value, tensor) and value is not old.get(key):
+                        _put(holder, key, old)
+
+
+def _items(holder: Any, keys: Iterable[Any] | None) -> dict[Any, Any]:
+    """Return what a place holds, by key: by all, or by some of those of a dict."""
+    if keys is not None:
+        return {key: holder[key] for key in keys if key in holder}
+    if isinstance(holder, CellType):
+        try:
+            return {"cell_contents": holder.cell_contents}
+        except ValueError:  # it is empty
+            return {}
+    return holder if isinstance(holder, dict) else dict(enumerate(holder))
+
+
+def _put(holder: Any, key: Any, old: dict[Any, Any]) -> None:
+    """Let a place hold what it did, which may be nothing."""
+    if isinstance(holder, CellType):
+        holder.cell_contents = old.get(key)
+    elif key in old:
+        holder[key] = old[key]
+    else:
+        del holder[key]
+
+
+# Where a compressed layout keeps the places of its values.
+_INDICES = {
+    "torch.sparse_csr": ("crow_indices", "col_indices"),
+    "torch.sparse_csc": ("ccol_indices", "row_indices"),
+    "torch.sparse_bsr": ("crow_indices", "col_indices"),
+    "torch.sparse_bsc": ("ccol_indices", "row_indices"),
+}
+
+
+def require_known_layout(x: Any, name: str) -> None:
+    """Refuse a tensor whose elements cannot be had; the name is for the error."""
+    torch = sys.modules["torch"]
+    if x.layout not in (torch.strided, torch.jagged, torch.sparse_coo) and (
+        str(x.layout) not in _INDICES
+    ):
+        msg = f"{name} has layout {x.layout}, which is not compared: pass {name}.to_dense()"
+        raise ValueError(msg)
+
+
+def difference(actual: Any, expected: Any, names: Iterable[str]) -> str | None:
+    """Describe the first difference in quantization or these attributes; None if there is none."""
+    if actual.is_quantized != expected.is_quantized:
+        return f"is_quantized differs: {actual.is_quantized} and {expected.is_quantized}"
+    if actual.is_quantized and actual.qscheme() != expected.qscheme():
+        return f"qscheme differs: {actual.qscheme()} and {expected.qscheme()}"
+    strided = actual.layout == expected.layout == sys.modules["torch"].strided
+    for name in names:
+        if name == "stride" and not strided:
+            continue
+        first, second = (_attribute(x, name) for x in (actual, expected))
+        if first != second:
+            return f"{name} differs: {first} and {second}; check_{name}=False allows it"
+    return None
+
+
+def _attribute(x: Any, name: str) -> Any:
+    return x.stride() if name == "stride" else getattr(x, name)
+
+
+def members(actual: Any, expected: Any) -> Iterator[tuple[str, Any, Any, str | None]]:
+    """
+    Yield the strided tensors that two tensors consist of, as suffixes of a path and both sides.
+
+    Or what is wrong with them, if indices differ. Meta tensors have none.
+    """
+    if "meta" in (actual.device.type, expected.device.type):
+        return
+    if actual.device != expected.device or actual.device.type not in ("cpu", "cuda"):
+        actual, expected = actual.cpu(), expected.cpu()
+    torch = sys.modules["torch"]
+    strided = torch.strided
+    if actual.layout != expected.layout:
+        actual, expected = (x if x.layout == strided else x.to_dense() for x in (actual, expected))
+    if actual.is_quantized:
+        yield ".dequantize()", actual.dequantize(), expected.dequantize(), None
+    elif actual.layout == strided:
+        yield "", actual, expected, None
+    elif actual.layout == torch.jagged:
+        yield ".values()", actual.values(), expected.values(), None
+    elif problem := _sparse_difference(actual, expected):
+        yield "", actual, expected, problem
+    elif actual.is_sparse:
+        yield "._values()", actual._values(), expected._values(), None
+    else:
+        yield ".values()", actual.values(), expected.values(), None
+
+
+def _sparse_difference(actual: Any, expected: Any) -> str | None:
+    """Say how the places of the specified values differ, if they do."""
+    coo = actual.is_sparse
+    kind = str(actual.layout).removeprefix("torch.sparse_").upper()
+    if coo and actual.sparse_dim() != expected.sparse_dim():
+        numbers = f"{actual.sparse_dim()} and {expected.sparse_dim()}"
+        return f"the number of sparse dimensions in sparse COO tensors differs: {numbers}"
+    if actual._nnz() != expected._nnz():
+        numbers = f"{actual._nnz()} and {expected._nnz()}"
+        return f"the number of specified values in sparse {kind} tensors differs: {numbers}"
+    for name in ("_indices",) if coo else _INDICES[str(actual.layout)]:
+        # The dtype of indices may differ.
+        a, b = (getattr(x, name)().long() for x in (actual, expected))
+        if not a.equal(b):
+            return f"Sparse {kind} {name.lstrip('_')} differ"
+    return None
+
 
 # NumPy has no such element; ml_dtypes gives it one of the same name, and torch an integer view.
 _FOREIGN = {

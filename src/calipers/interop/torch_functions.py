@@ -7,12 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from .._containers import Apart, apart, contains, several
-from .._protocols import Differentiated, NDArray
+from .._core.containers import Apart, apart, contains, several
+from .._core.protocols import Differentiated, NDArray
 from .sparse_inputs import SparseInput, torch_input
-from .torch import Torch, has_array, require_values
-from .torch_captured import captured_by, copied, cotangent, leaf, lent, noncontiguous
-from .torch_state import Held
+from .torch import (
+    Held,
+    Torch,
+    captured_by,
+    copied,
+    cotangent,
+    has_array,
+    leaf,
+    lent,
+    noncontiguous,
+    require_values,
+)
 
 _library = Torch()
 

@@ -10,8 +10,8 @@ import pytest
 from numba import cuda
 
 import calipers
-from calipers import _libraries
-from calipers._kernels.cuda import _target as target
+from calipers._core import libraries as _libraries
+from calipers._cuda import target
 from tests.data.closeness_cases import EDGE
 
 DTYPES = [
@@ -377,7 +377,7 @@ def test_an_answer_that_the_end_of_the_process_finds_is_not_read():
     """The memory that it is in has been given back by then, which ended the process by a fault."""
     code = PATIENT + "import functools, os, numpy, calipers; from numba import cuda; "
     code += "x = cuda.to_device(numpy.ones(3)); "
-    code += "from calipers._kernels.cuda._target import Flag; "
+    code += "from calipers._cuda.target import Flag; "
     code += "pending = calipers.allclose_async(x, x); "
     code += "Flag.is_set = staticmethod(functools.partial(os.write, 1, b'read'))"
     done = subprocess.run(

@@ -5,7 +5,7 @@ import pytest
 from numba import cuda
 
 import calipers
-from calipers._kernels.cuda import _target as target
+from calipers._cuda import target
 from tests.data.closeness_cases import EDGE
 
 TILE = target.policy(8, True, 1).tile

@@ -8,8 +8,7 @@ import pytest
 from numba import cuda
 
 import calipers
-from calipers._device import functions
-from calipers._kernels.cuda import _target as target
+from calipers._cuda import functions, target
 
 X = np.array([0.3, -1.2, 2.0, 0.7, 1.1])
 POINT = cuda.to_device(X)

@@ -7,7 +7,7 @@ import pytest
 from numba import cuda
 
 import calipers
-from calipers._kernels.cuda import _target as target
+from calipers._cuda import target
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 Y = np.empty(4)

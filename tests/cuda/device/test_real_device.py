@@ -5,7 +5,7 @@ import pytest
 from numba import cuda
 
 import calipers
-from calipers._kernels.cuda import _target as target
+from calipers._cuda import target
 
 pytestmark = [
     pytest.mark.skipif(target.SIMULATOR, reason="a simulated device is too slow, or alone"),

@@ -9,10 +9,9 @@ import math
 import numpy as np
 from numba.core import types
 
-from ..jitable import jitable, jitable_as
-from .closeness import HUGE, LOW, TINY, close, distance, modulus, scaled_bound
+from .. import jitable, jitable_as
+from .closeness import HUGE, LOW, TINY, close, distance, finite, modulus, scaled_bound
 from .formats import bits, double, from_bits, leading_zeros, product
-from .predicates import finite
 
 # The largest distance in ULP.
 FARTHEST = np.uint64(0xFFFFFFFFFFFFFFFF)

@@ -1,6 +1,6 @@
 """Rules that combine the results of two parts of a comparison, and tests that come before them."""
 
-from ..jitable import jitable
+from .. import jitable
 from .closeness import HUGE, TINY
 from .formats import product
 

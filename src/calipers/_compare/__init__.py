@@ -1,0 +1,1 @@
+"""Comparisons of arrays: allclose, isclose, array_equal, compare, assert_close."""

@@ -1,0 +1,354 @@
+"""How the assertions of `testing` judge: by kernels, or by NumPy's own assertion where none are."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.testing import build_err_msg
+
+from .._core.arguments import attribute
+from .._core.arrays import as_array, as_pair, has_own_functions, in_memory
+from .._core.dtypes import is_comparable, working_dtypes
+from .._core.libraries import HELD_TYPES, library_of, on_device
+from ..interop.frames import is_column, is_frame
+from ..interop.stores import field_names
+from ..interop.times import is_duration
+from ..interop.torch import Torch, difference, members, require_known_layout
+from ..interop.units import UnitError, unit_of
+from . import compare as comparison
+from .chunked import MEMORY_LIMIT, spread_of
+from .elementwise import alike, plainly_close
+from .nested import Leaf, have_named_parts, leaves, require_depth
+from .reports import ClosenessError
+
+_TORCH = Torch()
+# Attributes of tensors, in the order in which they are compared.
+_COMPARED = ("layout", "stride", "device", "dtype")
+
+
+class Checks(NamedTuple):
+    """What has to be equal beside values and shapes."""
+
+    allow_subclasses: bool
+    device: bool
+    dtype: bool
+    layout: bool
+    stride: bool
+
+
+def related_leaves(
+    actual: Any, expected: Any, checks: Checks, path: str = "", depth: int = 0
+) -> Iterator[Leaf]:
+    """
+    Yield what is to be compared as arrays, and all differences in what they are.
+
+    Pairs that need no look at their elements are left out. A TypeError tells of types that are not
+    compared with each other.
+    """
+    require_depth(path, depth)
+    # The items of a string are strings.
+    strings = isinstance(actual, str) or isinstance(expected, str)
+    if _are(actual, expected, Sequence) and not strings:
+        if len(actual) != len(expected):
+            text = f"actual has {len(actual)} items, expected has {len(expected)}"
+            yield Leaf(path, actual, expected, text)
+        for i, (a, b) in enumerate(zip(actual, expected, strict=False)):
+            part = related_leaves(a, b, checks, f"{path}[{i}]", depth + 1)
+            yield from part if len(actual) == len(expected) else _of_kin(part)
+    elif _are(actual, expected, Mapping):
+        same_keys = actual.keys() == expected.keys()
+        for key, value in actual.items():
+            place = f"{path}[{key!r}]"
+            if key in expected:
+                part = related_leaves(value, expected[key], checks, place, depth + 1)
+                yield from part if same_keys else _of_kin(part)
+            else:
+                yield Leaf(place, value, None, "only in actual")
+        for key, value in expected.items():
+            if key not in actual:
+                yield Leaf(f"{path}[{key!r}]", None, value, "only in expected")
+    elif actual is None or expected is None:
+        if actual is not expected:
+            yield Leaf(path, actual, expected, f"{_kind(actual)} is not {_kind(expected)}")
+    elif _are(actual, expected, bool | np.bool):
+        if bool(actual) != bool(expected):
+            yield Leaf(path, actual, expected, f"{actual} is not {expected}")
+    elif _are(actual, expected, int | float | complex | np.number):
+        yield _numbers(path, _python_number(actual), _python_number(expected), checks)
+    else:
+        _require_related(actual, expected, checks)
+        if have_named_parts(actual, expected):
+            yield from (leaf._replace(path=path + leaf.path) for leaf in leaves(actual, expected))
+            return
+        yield from _arrays(path, actual, expected, checks)
+
+
+def _of_kin(part: Iterator[Leaf]) -> Iterator[Leaf]:
+    """Yield leaves up to types that are not related: their containers differ, and that is said."""
+    with suppress(TypeError):
+        yield from part
+
+
+def _are(actual: Any, expected: Any, kind: Any) -> bool:
+    return isinstance(actual, kind) and isinstance(expected, kind)
+
+
+def _kind(x: Any) -> str:
+    return "None" if x is None else f"a {type(x).__name__}"
+
+
+def _python_number(x: Any) -> Any:
+    return x.item() if isinstance(x, np.number) else x
+
+
+def _numbers(path: str, actual: Any, expected: Any, checks: Checks) -> Leaf:
+    kinds = type(actual).__name__, type(expected).__name__
+    if checks.dtype and kinds[0] != kinds[1]:
+        text = f"types differ: {kinds[0]} and {kinds[1]}; check_dtype=False allows it"
+        return Leaf(path, actual, expected, text)
+    return Leaf(path, actual, expected)
+
+
+def _require_related(actual: Any, expected: Any, checks: Checks) -> None:
+    kinds = type(actual), type(expected)
+    related = issubclass(*kinds) or issubclass(*reversed(kinds))
+    if kinds[0] is not kinds[1] and not (related and checks.allow_subclasses):
+        msg = f"actual and expected must be of related types, got {kinds[0]} and {kinds[1]}"
+        raise TypeError(msg)
+    if library_of(actual) is None and attribute(actual, "dtype") is None and not is_frame(actual):
+        msg = f"actual and expected must be arrays or numbers, got {kinds[0]}"
+        raise TypeError(msg)
+
+
+def _arrays(path: str, actual: Any, expected: Any, checks: Checks) -> Iterator[Leaf]:
+    problem = None
+    tensors = _TORCH.owns(actual)
+    if tensors:
+        require_known_layout(actual, "actual")
+        require_known_layout(expected, "expected")
+    if actual.shape != expected.shape:
+        problem = f"shapes differ: {tuple(actual.shape)} and {tuple(expected.shape)}"
+    elif tensors:
+        problem = difference(actual, expected, [n for n in _COMPARED if getattr(checks, n)])
+    elif checks.stride and actual.strides != expected.strides:
+        problem = f"strides differ: {actual.strides} and {expected.strides} bytes"
+    if problem is not None:
+        yield Leaf(path, actual, expected, problem)
+    elif tensors:
+        for name, *both, text in members(actual, expected):
+            # What is NumPy's needs to be recognised no more.
+            a, b = (_TORCH.as_numpy(x) if x.is_cpu and text is None else x for x in both)
+            yield Leaf(f"{path}{name}", a, b, text)
+    else:
+        yield Leaf(path, actual, expected)
+
+
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
+_NAMES = ("actual", "desired")
+_SIMPLE = frozenset({bool, int, float, np.float64, str})
+
+
+class Head:
+    """What is said before a report: NumPy's header, and what the caller wants said."""
+
+    def __init__(self, header: str, err_msg: object, verbose: bool) -> None:
+        self.header: str = header
+        self.err_msg: str = str(err_msg)
+        self.verbose: bool = verbose
+
+    def before(self, report: str) -> str:
+        """Write it, and the report or its first line."""
+        head = build_err_msg([], self.err_msg, header=self.header, verbose=False)
+        text = report if self.verbose else report.partition("\n")[0]
+        return f"{head}\n{text}"
+
+    def mismatch(self, what: str, a: Any, b: Any) -> ClosenessError:
+        """Return the error of arrays whose elements are not compared."""
+        reason = f"{self.err_msg}\n({what} mismatch)"
+        return ClosenessError(
+            build_err_msg([a, b], reason, header=self.header, verbose=self.verbose)
+        )
+
+
+def plainly_equal(actual: Any, desired: Any) -> bool:
+    """Return True if two numbers or texts are equal; False leaves that to NumPy.
+
+    Its `assert_equal` also compares the signs of zeros.
+    """
+    if not _SIMPLE.issuperset((type(actual), type(desired))):
+        return False
+    signed = isinstance(actual, float) or isinstance(desired, float)
+    return bool(actual == desired and (actual != 0 or not signed))
+
+
+def plainly_pass(
+    actual: Any, desired: Any, rtol: float, atol: Any, equal_nan: bool = True, strict: bool = False
+) -> bool:
+    """Return True if small arrays or numbers are close; False leaves that to `assert_within`.
+
+    Other than in `allclose`, numbers are arrays of their dtype, and shapes broadcast from numbers
+    alone.
+    """
+    if not HELD_TYPES.issuperset((type(actual), type(desired))):
+        return False
+    a, b = np.asarray(actual), np.asarray(desired)
+    if a.shape != b.shape and (strict or () not in (a.shape, b.shape)):
+        return False
+    if strict and a.dtype != b.dtype:
+        return False
+    verdict = plainly_close(a, b, rtol, atol, equal_nan)
+    if verdict is None and (pair := alike(a, b)) is not None:
+        verdict = plainly_close(*pair, rtol, atol, equal_nan)
+    return bool(verdict)
+
+
+def assert_within(
+    actual: Any,
+    desired: Any,
+    rtol: float,
+    atol: Any,
+    by_numpy: Callable[[Any, Any], None],
+    head: Head,
+    equal_nan: bool = True,
+    strict: bool = False,
+) -> None:
+    """Compare two arrays by kernels; where there are none for them, let NumPy."""
+    if _is_left_to_numpy(actual, desired) and not is_duration(atol):
+        _ask_numpy_of_any(by_numpy, actual, desired)
+        return
+    if _by_fields(actual, desired):
+        comparison.assert_close(
+            actual,
+            desired,
+            rtol=rtol,
+            atol=atol,
+            equal_nan=equal_nan,
+            check_dtype=strict,
+            msg=head.before,
+        )
+        return
+    a, b = arrays = to_array(actual), to_array(desired)
+    held = spread_of(MEMORY_LIMIT, actual=a, desired=b) is None
+    if held and not on_device(actual=a, desired=b):
+        try:
+            pair = as_pair(a, b, _NAMES)
+        except UnitError as error:
+            raise ClosenessError(head.before(str(error))) from None
+        compared_exactly = is_comparable(pair.a, pair.b) or is_duration(atol)
+        if pair.dtypes is None and not compared_exactly:
+            _ask_numpy_of_any(by_numpy, pair.a, pair.b)
+            return
+        arrays = pair.a, pair.b  # a number of pint has neither shape nor dtype
+        if pair.unit is None:
+            a, b = arrays
+    shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
+    if shapes[0] != shapes[1] and (strict or () not in shapes):
+        raise head.mismatch(f"shapes {shapes[0]}, {shapes[1]}", a, b)
+    if strict and dtypes[0] != dtypes[1]:
+        raise head.mismatch(f"dtypes {dtypes[0]}, {dtypes[1]}", a, b)
+    comparison.assert_close(
+        a,
+        b,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_dtype=False,
+        check_shape=False,
+        msg=head.before,
+    )
+
+
+def _is_left_to_numpy(a: Any, b: Any) -> bool:
+    """Return True if two arrays hold text, dates or durations, for which there are no kernels."""
+    if not type(a) is type(b) is np.ndarray:
+        return False
+    objects = "OV"
+    unlike = a.dtype.kind in objects or b.dtype.kind in objects
+    return not unlike and working_dtypes(a.dtype, b.dtype) is None
+
+
+def _by_fields(a: Any, b: Any) -> bool:
+    """Return True for two frames, columns, or arrays of records: NumPy rounds or refuses these."""
+    types = (np.ndarray, np.void, np.memmap)
+    return all(is_frame(x) or is_column(x) or (type(x) in types and field_names(x)) for x in (a, b))
+
+
+def _ask_numpy_of_any(by_numpy: Callable[[Any, Any], None], a: Any, b: Any) -> None:
+    """Let NumPy judge, and add to its error on dates which tolerance they take."""
+    try:
+        ask_numpy(by_numpy, a, b)
+    except TypeError as error:
+        if "M" in np.asarray(a).dtype.kind + np.asarray(b).dtype.kind:
+            advice = "pass rtol=0 and atol=numpy.timedelta64(...), or use assert_array_equal"
+            error.add_note(f"actual or desired holds dates, which have no size: {advice}")
+        raise
+
+
+def ask_numpy(assertion: Callable[..., None], *args: Any, **options: Any) -> None:
+    """Let NumPy judge, and raise what it raises as the error of this module."""
+    try:
+        assertion(*args, **options)
+    except AssertionError as error:
+        raise ClosenessError(str(error)) from None
+
+
+def spacings_apart(x: Any, y: Any, nulp: float) -> str:
+    """Return the message on arrays of longdouble, on which NumPy raises ValueError instead."""
+    with np.errstate(all="ignore"):
+        distance = np.abs(x - y) / np.spacing(np.maximum(np.abs(x), np.abs(y)))
+    return f"Arrays are not equal to {nulp} ULP (max is {np.max(distance):g})"
+
+
+def steps_apart(text: str, a: Any, b: Any, steps: Any, equal_nan: bool) -> ClosenessError:
+    """Return the error of arrays that NumPy says are too far apart, with a report if it agrees."""
+    a, b = np.asarray(a), np.asarray(b)
+    # Of complex numbers NumPy measures the modulus, calipers the parts.
+    if "c" in (a.dtype.kind, b.dtype.kind) or not (is_tolerance(steps) and steps < 2**63):
+        return ClosenessError(text)
+    common = np.common_type(a, b)
+    report = comparison.compare(
+        a.astype(common),
+        b.astype(common),
+        max_ulp=int(steps),
+        equal_nan=equal_nan,
+        check_shape=False,
+    )
+    return ClosenessError(text) if report else ClosenessError(f"{text}\n{report}", report)
+
+
+def is_tolerance(x: Any) -> bool:
+    """Tell whether x is a number that kernels take as a tolerance."""
+    is_number = isinstance(x, int | float | np.integer | np.floating) and not is_duration(x)
+    return is_number and bool(0 <= x < math.inf)
+
+
+def is_array(x: Any) -> bool:
+    """Return True if x is an array, and not only what one can be made of."""
+    recognised = isinstance(x, np.ndarray) or library_of(x) is not None or unit_of(x) is not None
+    return recognised or is_frame(x) or is_column(x) or on_device(x=x)
+
+
+def to_array(x: Any) -> Any:
+    """Return x if it is an array of some library, and else an array of NumPy: no number is weak."""
+    if (
+        type(x) is np.ndarray
+        or is_frame(x)
+        or (hasattr(x, "dtype") and hasattr(x, "shape"))
+        or has_own_functions(x)
+    ):
+        return x
+    array = np.asanyarray(x)
+    # NumPy's scalar, if there are no axes: it may stand beside an array on a device.
+    return array[()] if array.dtype.kind in "biufc" else array
+
+
+def views(x: Any, y: Any) -> list[Any]:
+    """Return what NumPy is asked about: other libraries' arrays as views, and in one unit."""
+    try:
+        x, y, _ = in_memory(x, y, _NAMES)
+    except UnitError as error:
+        raise ClosenessError(str(error)) from None
+    return [as_array(z) if library_of(z) is not None else z for z in (x, y)]

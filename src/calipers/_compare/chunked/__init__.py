@@ -1,0 +1,144 @@
+"""Arrays that are not in memory as a whole: in files, in chunked stores, in iterators, in dask."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from math import lcm, prod
+from typing import Any
+
+import numpy as np
+
+from ..._core.arguments import require_bytes
+from ..._core.libraries import HELD_TYPES
+from ..._core.protocols import Spread
+from ...interop.stores import H5py, StoredFields, Zarr
+
+Shape = tuple[int, ...]
+Region = tuple[slice, ...]
+
+
+def block_shape(
+    shape: Shape,
+    units: Sequence[Shape],
+    runs: Sequence[Shape],
+    enough: int,
+    fits: Callable[[Shape], bool],
+    order: Sequence[int] | None = None,
+) -> Shape:
+    """
+    Return the shape of blocks of about `enough` elements, or more where units are larger.
+
+    Units are what is read as a whole, and runs what better is. A block holds whole ones of all
+    arrays if they line up where they fit, else it is as long as the longest on each axis, and some
+    are read twice. It grows along the last axis first, or the last of `order`, as memory does.
+    """
+    both = (*units, *runs)
+    for parts, common in (both, lcm), (both, _longest), (units, lcm), (units, _longest):
+        lengths = zip(*parts, strict=True)
+        block = [max(1, min(n, common(*each))) for n, each in zip(shape, lengths, strict=True)]
+        if fits(tuple(block)):
+            break
+    for axis in reversed(range(len(shape)) if order is None else order):
+        times = min(enough // prod(block), -(-shape[axis] // block[axis]))
+        block[axis] = max(1, min(shape[axis], block[axis] * max(1, times)))
+        if block[axis] < shape[axis]:
+            break
+    return tuple(block)
+
+
+def _longest(*lengths: int) -> int:
+    return max(lengths)  # of one, too, which max itself takes for a sequence
+
+
+def touched(block: Shape, chunks: Shape, whole: Shape) -> int:
+    """Return how many elements the chunks have that a block may touch, wherever it is."""
+    return prod(
+        chunk * min(-(-length // chunk) + (length % chunk != 0), -(-n // chunk))
+        for length, chunk, n in zip(block, chunks, whole, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A whole cut into blocks of one shape, but for those at its ends; numbered in C order."""
+
+    shape: Shape
+    block: Shape
+
+    def __len__(self) -> int:
+        return prod(self._counts())
+
+    def _counts(self) -> list[int]:
+        return [-(-n // step) for n, step in zip(self.shape, self.block, strict=True)]
+
+    def corner(self, number: int) -> Shape:
+        """Return the index of a block's first element."""
+        corner = []
+        for count, step in zip(reversed(self._counts()), reversed(self.block), strict=True):
+            number, place = divmod(number, count)
+            corner.append(place * step)
+        return tuple(reversed(corner))
+
+    def region(self, number: int) -> Region:
+        """Return the place of a block."""
+        return tuple(
+            slice(start, min(start + step, n))
+            for start, step, n in zip(self.corner(number), self.block, self.shape, strict=True)
+        )
+
+
+def own_region(own: Shape, region: Region) -> Region:
+    """Return the part of an array of shape `own` that is broadcast to a region of the whole."""
+    kept = region[len(region) - len(own) :]
+    return tuple(slice(0, 1) if n == 1 else part for n, part in zip(own, kept, strict=True))
+
+
+MEMORY_LIMIT = 1 << 28
+
+_ZARR = Zarr()
+STORES = (_ZARR, H5py(), StoredFields())
+
+
+def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
+    """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
+    require_bytes(memory_limit)
+    limit = max(1, int(min(memory_limit, sys.maxsize)))
+    if HELD_TYPES.issuperset(map(type, arrays.values())):
+        return None
+    for name, x in arrays.items():
+        if _ZARR.is_group(x):
+            msg = f"{name} is a zarr group: pass its arrays, or use compare or assert_close"
+            raise TypeError(msg)
+    given = tuple(arrays.values())
+    home = None
+    if any(map(_is_dask, given)):
+        home = "..interop.dask", "DaskBlocks"
+    elif any(map(is_stream, given)):
+        home = ".streams", "Streams"
+        if len(given) == 2 and given[0] is given[1]:
+            msg = f"{' and '.join(arrays)} are one iterator, which can be read only once: pass two"
+            raise ValueError(msg)
+    elif any(store.owns(x) for x in given for store in STORES) or _mapped(given) > limit:
+        home = ".blocks", "Blocks"
+    if home is None:
+        return None
+    module, name = home
+    spread: Spread = getattr(import_module(module, __package__), name)(limit, **arrays)
+    return spread
+
+
+def is_stream(x: Any) -> bool:
+    """Tell whether x is an iterator of chunks; an array that can be iterated is none."""
+    return type(x) not in HELD_TYPES and isinstance(x, Iterator) and not hasattr(x, "__array__")
+
+
+def _is_dask(x: Any) -> bool:
+    arrays = sys.modules.get("dask.array")
+    return arrays is not None and isinstance(x, arrays.Array)
+
+
+def _mapped(arrays: tuple[Any, ...]) -> int:
+    """Return the bytes of files that are touched if maps are read in place."""
+    bounds = (np.lib.array_utils.byte_bounds(x) for x in arrays if type(x) is np.memmap)
+    return sum(last - first for first, last in bounds)

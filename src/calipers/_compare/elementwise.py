@@ -1,0 +1,370 @@
+"""Elementwise verdicts on two arrays in host memory: all, each, and by row."""
+
+from collections.abc import Callable, Sequence
+from math import inf, isfinite, prod
+from typing import Any
+
+import numpy as np
+from numpy import array_equal as _numpy_array_equal
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from .._core.arguments import is_weak, warn
+from .._core.arrays import (
+    Pair,
+    as_pair,
+    as_tolerance,
+    broadcast_arrays,
+    broadcast_shape,
+    strengthen,
+)
+from .._core.dtypes import COMPLEX128, FLOAT64, DType, record_names, widest, working_dtypes
+from .._core.jit import Kernels
+from .._core.libraries import HELD_TYPES, host_views
+from .._core.protocols import NDArray
+from .._execution.passes import SERIAL_BYTES, BlockCall, converted, fill, scan, scan_views
+from .._kernels.closeness import COLUMNS_APART, FIRST_APART, MASK, MASK_EACH, ROWS_APART
+from .._kernels.equality import FIRST_NONFINITE, FIRST_UNEQUAL, FIRST_UNEQUAL_STRIDED
+from ..interop.times import distances
+from .statistics import tally_pair
+from .tolerances import default_of
+
+# Rows from here on are passes of their own, each with its threads and its early stop.
+_LONG_ROW = 1 << 14
+# An array that is not in C order is copied up to here: about as much as buffers take.
+_GATHERED_BYTES = 1 << 17
+# The format of numbers that have one.
+_FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
+_ARRAYS_AND_NUMBERS = HELD_TYPES - {list, tuple}
+
+
+def _plainly(
+    kernels: Kernels, a: Any, b: Any, rtol: Any = 0.0, atol: Any = 0.0, strided: Any = None
+) -> tuple[Callable[..., Any], NDArray, NDArray] | None:
+    """Return a kernel, and two vectors for it, where nothing has to be converted; else None.
+
+    Arrays that are not in C order are copied if they are small: buffers would take longer to set
+    up. Vectors of what has one dimension keep its order. Alignment is not asked: kernels load
+    elements as the processor's unaligned moves do. `strided` are kernels that need no copies.
+    """
+    if not (
+        type(a) is np.ndarray
+        and type(b) is np.ndarray
+        and a.dtype is b.dtype
+        and a.shape == b.shape
+        and type(rtol) is float
+        and type(atol) is float
+        and 0.0 <= rtol < inf
+        and 0.0 <= atol < inf
+    ):
+        return None
+    contiguous = a.flags.c_contiguous and b.flags.c_contiguous
+    as_they_lie = strided is not None and a.ndim == 1 and not contiguous
+    kernel = (strided if as_they_lie else kernels).get(a.dtype)
+    if kernel is None:
+        return None
+    if contiguous or as_they_lie:
+        return (kernel, a, b) if a.ndim == 1 else (kernel, a.ravel(), b.ravel())
+    if a.nbytes > _GATHERED_BYTES:
+        return None
+    order: Any = "K" if a.ndim > 1 and a.strides == b.strides else "C"
+    return kernel, a.ravel(order), b.ravel(order)
+
+
+def _as_floats(x: Any) -> Any:
+    """Return a short list of Python's floats as an array; other lists as they are."""
+    short = len(x) <= _GATHERED_BYTES // FLOAT64.itemsize
+    return np.array(x) if short and set(map(type, x)) == {float} else x
+
+
+def alike(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
+    """Convert small arrays, lists of floats or an array and a number to one dtype and shape.
+
+    Python's numbers take the dtype of the array (NEP 50). None if one of the two is neither, if
+    NumPy has to compare them, or if they are large: those are converted block by block.
+    """
+    if type(a) in (list, tuple):
+        a = _as_floats(a)
+    if type(b) in (list, tuple):
+        b = _as_floats(b)
+    if not _ARRAYS_AND_NUMBERS.issuperset((type(a), type(b))):
+        return None
+    if is_weak(a) or is_weak(b):
+        if is_weak(a) and is_weak(b):
+            return None
+        a = strengthen(a, b.dtype) if is_weak(a) else a
+        b = strengthen(b, a.dtype) if is_weak(b) else b
+    dtypes = working_dtypes(a.dtype, b.dtype)
+    if dtypes is None:
+        return None
+    try:
+        copies = converted([np.asarray(a), np.asarray(b)], dtypes)
+    except ValueError:  # the shapes do not broadcast, and the names of the arguments are needed
+        return None
+    return None if copies is None else (copies[0], copies[1])
+
+
+def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool | None:
+    """Return whether contiguous arrays of one dtype and shape are close; None for all others."""
+    if type(a) is not np.ndarray:
+        views = host_views(a, b)
+        if views is None:
+            return None
+        a, b = views
+    plain = _plainly(FIRST_APART, a, b, rtol, atol)
+    if plain is None:
+        return None
+    kernel, x, y = plain
+    if x.nbytes <= SERIAL_BYTES // 2:
+        at: int = kernel(x, y, rtol, atol, equal_nan)
+    else:
+        at = scan_views(lambda _, x, y: kernel(x, y, rtol, atol, equal_nan), (x, y))
+    return at < 0
+
+
+def plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool | None:
+    """Ask two arrays, or two numbers, of one format; None where more has to be asked."""
+    format_of = _FORMATS.get(type(actual))
+    if format_of is not None and _FORMATS.get(type(expected)) is format_of:
+        actual, expected = np.array(actual, format_of), np.array(expected, format_of)
+    elif type(actual) is not np.ndarray:
+        views = host_views(actual, expected)
+        if views is None:
+            return None
+        actual, expected = views
+    if rtol is None and atol is None:
+        rtol, atol = default_of(actual.dtype)
+    return plainly_close(actual, expected, rtol, atol, bool(equal_nan))
+
+
+def plainly_each(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray | None:
+    """Return for each element whether it is close, if `_plainly` or `alike` take the arrays."""
+    for x in (a, b):  # the result has the order of the arrays
+        if type(x) is np.ndarray and x.ndim > 1 and not x.flags.c_contiguous:
+            return None
+    plain = _plainly(MASK, a, b, rtol, atol)
+    if plain is None and (pair := alike(a, b)) is not None:
+        a, b = pair
+        plain = _plainly(MASK, a, b, rtol, atol)
+    if plain is None:
+        return None
+    kernel, x, y = plain
+    out = np.empty(a.shape, dtype=bool)
+    if x.nbytes <= SERIAL_BYTES // 2:
+        kernel(x, y, rtol, atol, equal_nan, out.ravel())
+    else:
+        scan_views(lambda _, x, y, z: kernel(x, y, rtol, atol, equal_nan, z), (x, y, out.ravel()))
+    return out
+
+
+def as_tolerances(rtol: Any, atol: Any) -> tuple[float | NDArray, float | NDArray]:
+    """Return tolerances as floats or arrays of them; NumPy's warning tells of infinite ones."""
+    both = as_tolerance(rtol, "rtol"), as_tolerance(atol, "atol")
+    if not all(map(_finite, both)):
+        msg = f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}"
+        warn(msg, RuntimeWarning)
+    return both
+
+
+class Question:
+    """Two arrays with kernels for their dtypes, and tolerances: two numbers, or one for each."""
+
+    def __init__(self, pair: Pair, rtol: Any, atol: Any, equal_nan: bool) -> None:
+        assert pair.dtypes is not None
+        self._rtol, self._atol = as_tolerances(rtol, atol)
+        self._equal_nan = equal_nan
+        self._arrays: list[NDArray] = [pair.a, pair.b]
+        self._dtypes = list(pair.dtypes)
+        self._own_tolerances = type(self._rtol) is not float or type(self._atol) is not float
+        if self._own_tolerances:
+            self._arrays += [np.asarray(self._rtol), np.asarray(self._atol)]
+            self._dtypes = [*map(widest, pair.dtypes), FLOAT64, FLOAT64]
+        self._shape = broadcast_shape(self._arrays, ("a", "b", "rtol", "atol"))
+
+    def all_close(self) -> bool:
+        """Answer for all elements, stopping at the first that is not close."""
+        return scan(self._first_apart(), self._arrays, self._dtypes) < 0
+
+    def each_close(self) -> NDArray:
+        """Answer for each element."""
+        return fill(self._mask(), self._arrays, self._dtypes)
+
+    def rows_close(self, axis: int | tuple[int, ...]) -> NDArray:
+        """Answer for each row: the elements along `axis`."""
+        try:
+            axes = normalize_axis_tuple(axis, len(self._shape), "axis")
+        except TypeError:
+            msg = f"axis must be an int or a tuple of them, got {axis!r:.60}"
+            raise TypeError(msg) from None
+        others = tuple(i for i in range(len(self._shape)) if i not in axes)
+        arrays = [np.broadcast_to(x, self._shape) for x in self._arrays]
+        out = np.ones([self._shape[i] for i in others], dtype=bool)
+        width = prod(self._shape[i] for i in axes)
+        if not (out.size and width):
+            pass
+        elif _innermost(arrays[0], others) < _innermost(arrays[0], axes):
+            # Memory runs across the rows: take an element of each row in turn.
+            turned = [x.transpose(*axes, *others) for x in arrays]
+            self._scan_rows(COLUMNS_APART, turned, out, lambda position: position % out.size)
+        else:
+            turned = [x.transpose(*others, *axes) for x in arrays]
+            if width < _LONG_ROW:
+                self._scan_rows(ROWS_APART, turned, out, lambda position: position // width)
+            else:
+                for row in np.ndindex(out.shape):
+                    out[row] = scan(self._first_apart(), [x[row] for x in turned], self._dtypes) < 0
+        return out
+
+    def _scan_rows(
+        self,
+        kernels: Any,
+        arrays: list[NDArray],
+        out: NDArray,
+        row_of: Callable[[NDArray], NDArray],
+    ) -> None:
+        verdicts = out.reshape(-1)
+        equal_nan, rtol, atol = self._equal_nan, self._rtol, self._atol
+        if self._own_tolerances:
+            mask = self._mask()
+
+            def call(start: int, *blocks: NDArray) -> int:
+                close = np.empty(blocks[0].size, dtype=bool)
+                mask(start, *blocks, close)
+                verdicts[row_of(start + np.flatnonzero(~close))] = False
+                return -1
+        else:
+            kernel = self._kernel(kernels)
+            width = out.size if kernels is COLUMNS_APART else arrays[0].size // out.size
+
+            def call(start: int, *blocks: NDArray) -> int:
+                position: int = kernel(*blocks, rtol, atol, equal_nan, start, width, verdicts)
+                return position
+
+        scan(call, arrays, self._dtypes, order="C")
+
+    def _kernel(self, kernels: Any) -> Any:
+        return kernels[kernel_key(self._dtypes)]
+
+    def _mask(self) -> BlockCall:
+        equal_nan = self._equal_nan
+        if self._own_tolerances:
+            each = self._kernel(MASK_EACH)
+            return lambda _, x, y, rtol, atol, out: each(x, y, rtol, atol, equal_nan, out)
+        kernel, rtol, atol = self._kernel(MASK), self._rtol, self._atol
+        return lambda _, x, y, out: kernel(x, y, rtol, atol, equal_nan, out)
+
+    def _first_apart(self) -> BlockCall:
+        equal_nan = self._equal_nan
+        if self._own_tolerances:
+            mask = self._mask()
+
+            def first_apart(start: int, *blocks: NDArray) -> int:
+                verdicts = np.empty(blocks[0].size, dtype=bool)
+                mask(start, *blocks, verdicts)
+                return -1 if verdicts.all() else 0  # where does not matter
+
+            return first_apart
+        kernel, rtol, atol = self._kernel(FIRST_APART), self._rtol, self._atol
+        return lambda _, x, y: kernel(x, y, rtol, atol, equal_nan)
+
+
+def kernel_key(dtypes: Sequence[DType]) -> Any:
+    """Return what kernels for two dtypes are found by."""
+    a, b = dtypes[:2]
+    return a if a == b else (a, b)
+
+
+def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
+    """Tell whether two arrays have one shape and equal elements."""
+    plain = _plainly(FIRST_UNEQUAL, a, b, strided=FIRST_UNEQUAL_STRIDED)
+    if plain is not None:
+        kernel, x, y = plain
+        if a.nbytes <= SERIAL_BYTES // 2:
+            at: int = kernel(x, y, equal_nan)
+        else:
+            at = scan_views(lambda _, x, y: kernel(x, y, equal_nan), (x, y))
+        return at < 0
+    if a.shape != b.shape:
+        return False
+    dtypes = working_dtypes(a.dtype, b.dtype)
+    names, others = record_names(a.dtype), record_names(b.dtype)
+    if names or others:
+        same_names = set(names) == set(others)
+        return same_names and all(equal_arrays(a[name], b[name], equal_nan) for name in names)
+    if dtypes is None:
+        if a.dtype != b.dtype and {a.dtype.kind, b.dtype.kind} in ({"m"}, {"M"}):
+            from .statistics import times_close
+
+            times = distances(a, b)  # in the finer of two units, some would wrap
+            if times is None:  # years and days have no unit in common
+                return a.size == 0
+            return bool(times_close(a, b, times, 0, 0, equal_nan).all())
+        with np.errstate(all="ignore"):
+            equal = _numpy_array_equal(a, b)
+            if equal_nan and not equal:  # of objects, text and structures NumPy knows no NaN
+                from .statistics import each_equal
+
+                equal = bool(each_equal(a, b, equal_nan=True).all())
+            return equal
+    native = (a.dtype, b.dtype) == tuple(dtypes)
+    if native and a.ndim == 1 and not (a.flags.c_contiguous and b.flags.c_contiguous):
+        kernel = FIRST_UNEQUAL_STRIDED[kernel_key(dtypes)]
+        return scan_views(lambda _, x, y: kernel(x, y, equal_nan), (a, b)) < 0
+    kernel = FIRST_UNEQUAL[kernel_key(dtypes)]
+    return scan(lambda _, x, y: kernel(x, y, equal_nan), [a, b], dtypes) < 0
+
+
+def position_of_nonfinite(x: NDArray, dtype: DType) -> int:
+    """Return the position, in C order, of the first element that is not finite, or -1."""
+    kernel = FIRST_NONFINITE[dtype]
+    # In memory's own order first: mostly, all are finite.
+    if x.dtype == dtype and x.nbytes <= (SERIAL_BYTES if x.flags.forc else _GATHERED_BYTES):
+        return -1 if kernel(x.ravel("K")) < 0 else int(kernel(x.ravel()))
+    position = scan(lambda _, block: kernel(block), [x], [dtype])
+    if position >= 0 and not x.flags.c_contiguous:
+        position = scan(lambda _, block: kernel(block), [x], [dtype], order="C")
+    return position
+
+
+def _finite(tolerance: float | NDArray) -> bool:
+    if isinstance(tolerance, float):
+        return isfinite(tolerance)
+    return position_of_nonfinite(tolerance, FLOAT64) < 0
+
+
+def _innermost(x: NDArray, axes: tuple[int, ...]) -> float:
+    """Return the smallest step in memory along some axes."""
+    return min((abs(x.strides[i]) for i in axes if x.shape[i] > 1 and x.strides[i]), default=inf)
+
+
+__all__ = ["all_close", "as_pair", "broadcast", "each_close", "elements", "tally_pair"]
+
+
+def broadcast(pair: Pair) -> Pair:
+    """Bring two arrays to one shape; a ValueError tells that there is none."""
+    a, b = broadcast_arrays(pair.a, pair.b, subok=pair.dtypes is None)
+    return pair._replace(a=a, b=b)
+
+
+def all_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> bool:
+    """Give the verdict on all elements, as early as it can be had."""
+    verdict = plainly_close(a, b, rtol, atol, equal_nan)
+    if verdict is not None:
+        return verdict
+    return Question(as_pair(a, b), rtol, atol, equal_nan).all_close()
+
+
+def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> NDArray:
+    """Return the verdict on each element."""
+    verdicts = plainly_each(a, b, rtol, atol, equal_nan)
+    if verdicts is not None:
+        return verdicts
+    return Question(as_pair(a, b), rtol, atol, equal_nan).each_close()
+
+
+def elements(pair: Pair, positions: Sequence[int]) -> list[Pair]:
+    """Take the pairs at some positions in C order, as arrays of one element each."""
+    places = [np.unravel_index(i, pair.a.shape) for i in positions]
+    return [
+        pair._replace(a=pair.a[(*place, np.newaxis)], b=pair.b[(*place, np.newaxis)])
+        for place in places
+    ]

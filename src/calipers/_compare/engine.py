@@ -1,0 +1,395 @@
+"""How pairs of arrays are compared: by the verdict alone, and for the report."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, time, timedelta
+from functools import partial
+from numbers import Number
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._core.arguments import attribute
+from .._core.arrays import Pair, common_shape, undecided_objects
+from .._core.dtypes import (
+    DType,
+    distance,
+    format_of,
+    is_real,
+    kernel_dtype,
+    record_names,
+    value_dtype,
+    working_dtypes,
+)
+from .._core.libraries import device_module, library_of, on_device
+from .._core.protocols import NDArray, Spread, UnevenError
+from ..interop.frames import is_column, is_frame, labels_differ
+from ..interop.times import common_format
+from ..interop.units import Unit, UnitError, unit_of_chunks
+from . import elementwise
+from .chunked import MEMORY_LIMIT, spread_of
+from .elementwise import plainly_agree
+from .nested import Leaf
+from .patterns import arrangement
+from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
+from .statistics import Rule, Tally, has_distances, tally_pair
+from .tolerances import Options
+
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
+_NAMES = ("actual", "expected")
+_LABELS = "the row labels differ; rows are compared by position, without their labels"
+
+
+def require_close(
+    parts: Sequence[Leaf],
+    nested: bool,
+    options: Options,
+    msg: str | Callable[[str], str] | None,
+) -> None:
+    """Raise the report if not all leaves agree; that of one alone if they are not `nested`."""
+    if all_pass(parts, options):
+        return
+    report = compare_leaves(parts, nested, options)
+    if report:
+        return
+    text = str(report)
+    if msg is not None:
+        text = msg(text) if callable(msg) else msg
+    raise ClosenessError(text, report)
+
+
+def _names(leaf: Leaf) -> tuple[str, str]:
+    """Return the expressions that reach the two arrays of a leaf, for errors."""
+    return f"actual{leaf.path}", f"expected{leaf.path}"
+
+
+def _side(leaf: Leaf) -> Any:
+    """Return what asks the questions where the arrays are."""
+    if on_device(actual=leaf.actual, expected=leaf.expected):
+        return device_module("comparison")
+    return elementwise
+
+
+def _spread(leaf: Leaf, options: Options) -> Spread | None:
+    return spread_of(options.memory_limit, actual=leaf.actual, expected=leaf.expected)
+
+
+def all_pass(parts: Sequence[Leaf], options: Options) -> bool:
+    """Tell whether all leaves agree; False may also mean that only the full pass can tell."""
+    return all(_passes(leaf, options) for leaf in parts)
+
+
+def _passes(leaf: Leaf, options: Options) -> bool:
+    if leaf.problem or options.rule.max_ulp is not None:
+        return False
+    if options.memory_limit == MEMORY_LIMIT:  # else it is checked first
+        rtol, atol = options.tolerance or (None, None)
+        plain = plainly_agree(leaf.actual, leaf.expected, rtol, atol, options.rule.equal_nan)
+        if plain is not None:
+            return plain
+    spread = _spread(leaf, options)
+    if spread is not None:
+        # What is read only once, the full pass has to read.
+        return spread.counted and _spread_passes(leaf, spread, options)
+    backend = _side(leaf)
+    try:
+        pair = backend.as_pair(leaf.actual, leaf.expected, _names(leaf))
+    except UnitError:
+        return False
+    if pair.dtypes is None or _problems(leaf, pair.a, pair.b, options):
+        return False
+    rule = options.rule_for(pair.a.dtype, pair.b.dtype, pair.unit)
+    verdict: bool = backend.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
+    return verdict
+
+
+def compare_leaves(
+    parts: Sequence[Leaf], nested: bool, options: Options
+) -> Comparison | NestedComparison:
+    """Return the report of all leaves; that of one alone if they are not `nested`."""
+    comparisons = tuple(_compare_leaf(leaf, options) for leaf in parts)
+    return NestedComparison(comparisons) if nested else comparisons[0]
+
+
+def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
+    if leaf.problem:
+        return _incomparable(leaf, leaf.problem, options)
+    try:
+        spread = _spread(leaf, options)
+        if spread is not None:
+            return _compare_spread(leaf, spread, options)
+        backend = _side(leaf)
+        pair = backend.as_pair(leaf.actual, leaf.expected, _names(leaf))
+    except UnitError as error:
+        return _incomparable(leaf, str(error), options)
+    has_kernels = pair.dtypes is not None  # else objects, text, times or masked arrays
+    a, b = pair.a, pair.b
+    formats: tuple[DType, DType]
+    formats = (a.dtype, b.dtype) if has_kernels else (format_of(a), format_of(b))
+    rule = options.rule_for(*formats, pair.unit)
+    _require_steps(pair, rule, leaf.path)
+    problems = _problems(leaf, pair.a, pair.b, options)
+    ticks = None if has_kernels else common_format(*formats)
+    if not has_kernels and ticks is None and not any(map(has_distances, pair[:2])):
+        rule = replace(rule, rtol=0.0, atol=0.0)
+    unit = pair.unit if ticks is None else np.datetime_data(ticks)[0]
+    about = _about(leaf, pair.a, pair.b, rule, problems, unit)
+    try:
+        if options.check_shape and pair.a.shape != pair.b.shape:
+            raise ValueError
+        pair = backend.broadcast(pair)
+    except ValueError:
+        if pair.a.size > 1 and pair.a.size == pair.b.size:
+            return replace(about, arrangement=_arrangement(backend, pair, rule))
+        return about
+    try:
+        tally, differences = _measured(backend, pair, rule)
+    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+        if all(x.dtype.kind != "O" for x in (pair.a, pair.b)):
+            raise
+        undecided = undecided_objects(pair.a, pair.b, _names(leaf))
+        if undecided is None:
+            raise
+        raise undecided from error
+    return replace(
+        about,
+        tally=tally,
+        differences=differences,
+        arrangement=_arrangement(backend, pair, rule) if tally["mismatches"] > 1 else None,
+        arrays=(pair.a, pair.b),
+        notes=about.notes if has_kernels else (*about.notes, *_notes_on_objects(differences)),
+    )
+
+
+def _incomparable(leaf: Leaf, problem: str, options: Options) -> Comparison:
+    """Return the report of a pair whose elements cannot be compared."""
+    shape, other_shape = (tuple(attribute(x, "shape") or ()) for x in (leaf.actual, leaf.expected))
+    kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
+    return Comparison(leaf.path, shape, other_shape, *kinds, options.rule, (problem,))
+
+
+def _arrangement(backend: Any, pair: Pair, rule: Rule) -> str | None:
+    """Return the rearrangement of expected that actual is; None of what no kernel compares."""
+    if pair.dtypes is None:
+        return None
+    close = partial(backend.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
+    each = partial(elementwise.each_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
+    return arrangement(pair.a, pair.b, close, each if backend is elementwise else None)
+
+
+def _notes_on_objects(differences: Mapping[int, Difference]) -> list[str]:
+    """Say which objects have no distance, so that their own == made the verdict."""
+    both = [(x.actual, x.expected) for x in differences.values()]
+    kinds_with_distance = Number, str, bytes, np.generic, type(None), date, time, timedelta
+    kinds = {type(x) for pair in both for x in pair if not isinstance(x, kinds_with_distance)}
+    return [
+        f"objects of type {kind.__name__} are compared by =="
+        + (", which is identity for them" if _is_identity(kind) else "")
+        for kind in sorted(kinds, key=lambda kind: kind.__name__)
+    ]
+
+
+def _is_identity(kind: Any) -> bool:
+    """Return True if two objects of a class are equal only if they are one."""
+    return kind.__eq__ is object.__eq__
+
+
+def _require_steps(pair: Pair, rule: Rule, path: str) -> None:
+    """Refuse to judge by steps what has distances, but no kernel that counts it in steps."""
+    if rule.max_ulp is None or pair.dtypes is not None:
+        return
+    arrays = pair.a, pair.b
+    if not all(map(has_distances, arrays)):  # as text, which is equal or not
+        return
+    name, x = next((name, x) for name, x in zip(_NAMES, arrays, strict=True) if not _is_counted(x))
+    of_type = "" if type(x) is np.ndarray else f", a {type(x).__name__}"
+    msg = f"max_ulp is not defined for {name}{path}{of_type} of dtype {x.dtype}: "
+    raise TypeError(msg + "pass rtol= and atol= instead")
+
+
+def _is_counted(x: NDArray) -> bool:
+    return type(x) is np.ndarray and kernel_dtype(x.dtype) is not None
+
+
+def _about(
+    leaf: Leaf, a: Any, b: Any, rule: Rule, problems: list[str], unit: Unit | str | None = None
+) -> Comparison:
+    """Return what is known of two arrays before their elements are looked at."""
+    suffix = f"[{unit}]" if unit is not None and str(unit) else ""  # as in timedelta64[s]
+    texts = [
+        f"{value_dtype(x.dtype)}{suffix}" if x.dtype.kind not in "mM" else str(x.dtype)
+        for x in (a, b)
+    ]
+    labelled = leaf.actual is not a and leaf.expected is not b  # an array of NumPy has no labels
+    notes = (_LABELS,) if labelled and labels_differ(leaf.actual, leaf.expected) else ()
+    shapes = a.shape, b.shape
+    return Comparison(leaf.path, *shapes, texts[0], texts[1], rule, tuple(problems), notes=notes)
+
+
+def _measured(backend: Any, pair: Pair, rule: Rule) -> tuple[Tally, dict[int, Difference]]:
+    tally = backend.tally_pair(pair, rule)
+    positions = tally.places()
+    return tally, {
+        i: _difference(part, rule, np.unravel_index(i, pair.a.shape))
+        for i, part in zip(positions, backend.elements(pair, positions), strict=True)
+    }
+
+
+class _Described(NamedTuple):
+    """What is known of an array that is not in memory."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+def _described(spread: Spread) -> tuple[_Described, _Described]:
+    a, b = map(_Described, spread.shapes(), spread.dtypes())
+    return a, b
+
+
+def _spread_passes(leaf: Leaf, spread: Spread, options: Options) -> bool:
+    a, b = _described(spread)
+    if working_dtypes(a.dtype, b.dtype) is None or _problems(leaf, a, b, options):
+        return False
+    rule = options.rule_for(a.dtype, b.dtype, unit_of_chunks(leaf.actual, leaf.expected))
+    try:
+        return spread.every(partial(_block_passes, rule))
+    except UnitError:
+        return False
+
+
+def _block_passes(rule: Rule, actual: Any, expected: Any) -> bool:
+    pair = elementwise.as_pair(actual, expected, _NAMES)
+    if pair.dtypes is None:  # of a dtype that has a kernel: blocks may be masked
+        return not tally_pair(pair, rule)["mismatches"]
+    return elementwise.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
+
+
+def _compare_spread(leaf: Leaf, spread: Spread, options: Options) -> Comparison:
+    """Compare what is not in memory block by block."""
+    a, b = _described(spread)
+    unit = unit_of_chunks(leaf.actual, leaf.expected)
+    rule = options.rule_for(a.dtype, b.dtype, unit)
+    shape: tuple[int, ...] | None = None
+    if spread.counted:
+        problems = _problems(leaf, a, b, options)
+        about = _about(leaf, a, b, rule, problems, unit)
+        try:
+            if options.check_shape and a.shape != b.shape:
+                raise ValueError
+            shape = common_shape(a.shape, b.shape)
+        except ValueError:
+            return about
+    found, uneven = None, False
+    try:
+        found = spread.reduced(partial(_compare_block, rule, shape), united)
+    except UnevenError:  # of which the shapes tell
+        uneven = True
+    a, b = _described(spread)
+    about = _about(leaf, a, b, rule, _problems(leaf, a, b, options), unit)
+    if uneven:
+        return about
+    if found is None:
+        whole = shape if shape is not None else a.shape
+        return replace(about, tally=Tally.empty(whole))
+    return replace(about, tally=found.tally, differences=found.differences)
+
+
+def _compare_block(
+    rule: Rule,
+    shape: tuple[int, ...] | None,
+    corner: tuple[int, ...],
+    actual: Any,
+    expected: Any,
+) -> Comparison:
+    """Compare two blocks, as a part of a whole that may grow along axis 0 if it has no shape."""
+    pair = elementwise.as_pair(actual, expected, _NAMES)
+    for name, x in zip(_NAMES, pair[:2], strict=True):
+        if fields := record_names(x.dtype):
+            msg = f"{name} comes in chunks of records, but fields are compared one by one: "
+            raise TypeError(msg + f"pass chunks of one field, (x[{fields[0]!r}] for x in {name})")
+    _require_steps(pair, rule, "")
+    pair = elementwise.broadcast(pair)
+    tally, differences = _measured(elementwise, pair, rule)
+    about = _about(Leaf("", None, None), pair.a, pair.b, rule, [])
+    part = replace(about, tally=tally, differences=differences)
+    if shape is None:
+        rows, *others = pair.a.shape
+        shape = (corner[0] + rows, *others)
+    return part if shape == pair.a.shape else placed(part, shape, corner)
+
+
+def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
+    """List what is wrong with two arrays before their elements are looked at."""
+    problems = []
+    if a.shape != b.shape:
+        try:
+            common_shape(a.shape, b.shape)
+            advice = "check_shape=False would broadcast them"
+        except ValueError:
+            advice = "they cannot be broadcast"
+            if a.size == b.size:
+                advice += f", but both have {a.size} elements"
+            if not options.check_shape:
+                problems.append(f"shapes {a.shape} and {b.shape} cannot be broadcast together")
+        if options.check_shape:
+            problems.append(f"shapes differ: {a.shape} and {b.shape}; {advice}")
+    dtype, other_dtype = _native(a.dtype), _native(b.dtype)
+    typed = _has_dtype(leaf.actual) and _has_dtype(leaf.expected)
+    if options.check_dtype and typed and _of_any_width(dtype) != _of_any_width(other_dtype):
+        problems.append(f"dtypes differ: {dtype} and {other_dtype}; check_dtype=False allows it")
+    return problems
+
+
+def _native(dtype: DType) -> DType:
+    """Return the dtype of the values in the machine's byte order, if it has one."""
+    dtype = value_dtype(dtype)
+    return dtype.newbyteorder("=") if dtype.byteorder in "<>" else dtype
+
+
+def _of_any_width(dtype: DType) -> DType:
+    """Return the dtype of text of any length, which says how long the longest is, and others."""
+    return np.dtype(dtype.kind) if dtype.kind in "SU" else dtype
+
+
+def _has_dtype(x: Any) -> bool:
+    """Tell whether x has a dtype of its own: Python's numbers and lists take what they meet."""
+    typed = isinstance(x, np.ndarray | np.generic | Iterator) or library_of(x) is not None
+    return (
+        typed or is_frame(x) or attribute(x, "dtype") is not None or is_column(x) or on_device(x=x)
+    )
+
+
+def _difference(pair: Pair, rule: Rule, index: tuple[Any, ...]) -> Difference:
+    """Measure a pair of arrays of one element."""
+    a, b = pair.a, pair.b
+    tally = tally_pair(pair, rule)
+    values = _value(a), _value(b)
+    absolute: float | int = float(tally["absolute"])
+    relative = float(tally["relative"])
+    excess = float(tally["excess"])
+    ulp: int | None = None
+    if np.isnan(tally["reference_squares"]).any():  # of dates, which have no size
+        relative = math.nan
+    if not tally["finite"]:
+        absolute = relative = excess = math.nan
+    elif pair.dtypes is not None:
+        ulp = int(tally["ulp"])
+        if all(isinstance(x, int) for x in values):
+            absolute = ulp = abs(int(values[0]) - int(values[1]))
+    elif math.isinf(absolute) and all(map(is_real, values)):
+        absolute = round(distance(*values))
+    return Difference(tuple(int(i) for i in index), *values, absolute, relative, ulp, excess)
+
+
+def _value(x: NDArray) -> Any:
+    kernels = kernel_dtype(x.dtype)
+    if x.dtype.isbuiltin == 2:
+        return int(x[0]) if kernels is not None and kernels.kind in "iu" else float(x[0])
+    return x[0] if kernels is None else x[0].item()

@@ -1,0 +1,1 @@
+"""Arguments, arrays, dtypes, libraries, threads and compilation, for all other packages."""

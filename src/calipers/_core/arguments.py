@@ -1,0 +1,194 @@
+"""Validation of arguments, and warnings and errors about the caller's line."""
+
+import inspect
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from functools import wraps
+from numbers import Real
+from operator import index
+from typing import Any, ParamSpec, TypeGuard, TypeVar
+
+import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
+SEVERAL_INPUTS = "several inputs go in a tuple, inputs=(a, b)"
+# Keywords of scipy.optimize, and what to pass instead where that is a keyword.
+_SCIPYS = {
+    "rel_step": "step=rel_step * numpy.where(x, abs(x), 1)",
+    "diff_step": "step=diff_step * numpy.where(x, abs(x), 1)",
+    "jac_sparsity": "sparsity=jac_sparsity",
+}
+_WORDS = re.compile(
+    r"positional argument|keyword argument|(?:not enough|too many) arguments|must be of ArrayType"
+)
+
+
+def note_form(error: TypeError, form: str) -> None:
+    """Add how the function is called where that may be what is wrong; an inner note is kept."""
+    if _WORDS.search(str(error)) and not hasattr(error, "__notes__"):
+        error.add_note(form)
+
+
+def note_tensors(error: TypeError) -> None:
+    """Add whose arrays a function of tensors was called with, where none were given."""
+    if "must be Tensor" in str(error) and not hasattr(error, "__notes__"):
+        error.add_note(
+            "f is called with NumPy arrays, like the inputs that were passed: pass tensors"
+        )
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return advice to use the most similar of some names, or "" if none is similar."""
+    matches = get_close_matches(name, names, n=1)
+    return f": did you mean {matches[0]}=?" if matches else ""
+
+
+def unexpected_keyword(function: str, name: str, names: Iterable[str]) -> TypeError:
+    """Return the error for a keyword that a function does not take, with those that it takes."""
+    names = list(names)
+    advice = _SCIPYS.get(name, "")
+    advice = f" (pass {advice})" if advice.partition("=")[0] in names else ""
+    return TypeError(
+        f"{function}() got an unexpected keyword argument {name!r}{advice}: it takes "
+        f"{', '.join(names)}"
+    )
+
+
+def takes_options(
+    options: type[Any], **defaults: Any
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """
+    Return a decorator of functions whose ``**options`` are the fields of a keyword-only dataclass.
+
+    `inspect.signature` and `help` show each option with its type and default, and the error for an
+    unexpected keyword lists all of them. `defaults` replace those of the dataclass.
+    """
+    fields = inspect.signature(options).parameters
+    keywords = [p.replace(default=defaults.get(name, p.default)) for name, p in fields.items()]
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        positional = list(signature.parameters.values())[:-1]
+        signature = signature.replace(parameters=[*positional, *keywords])
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> R:
+            try:
+                return function(*args, **{**defaults, **kwargs})
+            except TypeError:
+                for name in kwargs:
+                    if name not in signature.parameters:
+                        raise unexpected_keyword(function.__name__, name, fields) from None
+                raise
+
+        vars(call)["__signature__"] = signature
+        return call
+
+    return decorate
+
+
+def explains_call(checker: Callable[P, R]) -> Callable[P, R]:
+    """Wrap ``checker(f, inputs, ...)`` so that its errors say how several inputs are passed."""
+    names = inspect.signature(checker).parameters
+
+    @wraps(checker)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return checker(*args, **kwargs)
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is None or trace.tb_next is not None:  # raised inside of the checker
+                raise
+            unknown = [name for name in kwargs if name not in names]
+            if unknown:
+                msg = f"{checker.__name__}() got an unexpected keyword argument {unknown[0]!r}"
+                raise TypeError(f"{msg}{nearest(unknown[0], names)}") from None
+            note_form(error, f"pass the inputs as one tuple: {checker.__name__}(f, (x, w, b), ...)")
+            raise
+
+    return call
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called calipers."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "calipers":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def brief(x: Any) -> str:
+    """Write what was given in place of something else: in one line, and cut if that is long."""
+    text = " ".join(repr(x).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def attribute(x: Any, name: str) -> Any:
+    """Return an attribute of any object; None if there is none, or if reading it raises."""
+    try:
+        return getattr(x, name, None)
+    except Exception:  # netCDF4 raises KeyError, torch RuntimeError
+        return None
+
+
+def require_callable(**functions: Any) -> None:
+    """Refuse what cannot be called; the names are for the error."""
+    for name, f in functions.items():
+        if not callable(f):
+            msg = f"{name} must be callable, got {type(f).__name__}: {brief(f)}"
+            raise TypeError(msg)
+
+
+def is_integer(x: Any) -> TypeGuard[int]:
+    """Tell whether x is an integer, one of NumPy's maybe."""
+    return isinstance(x, (int, np.integer))
+
+
+def as_float(x: Any) -> float:
+    """Return a number as a float, infinite if none holds it."""
+    try:
+        return float(x)
+    except OverflowError:
+        return float("inf")
+
+
+def as_integer(x: Any, name: str) -> int:
+    """Return x as Python's integer, or say that it is none."""
+    try:
+        return index(x)
+    except TypeError:
+        msg = f"{name} must be an integer, got {type(x).__name__}: {brief(x)}"
+        raise TypeError(msg) from None
+
+
+def is_real(x: Any) -> bool:
+    """Tell whether x is a real number by itself."""
+    return isinstance(x, Real)
+
+
+def require_bytes(memory_limit: Any) -> None:
+    """Refuse a limit of memory that is no positive number."""
+    known = is_real(memory_limit) and not isinstance(memory_limit, (bool, np.bool))
+    if not (known and memory_limit > 0):
+        msg = f"memory_limit must be a positive number of bytes, got {memory_limit!r:.60}"
+        raise (ValueError if known else TypeError)(msg)
+
+
+def require_flags(**flags: Any) -> None:
+    """Refuse what is neither True nor False, which any other object would be taken for."""
+    for name, flag in flags.items():
+        if not isinstance(flag, (bool, np.bool)):
+            msg = f"{name} must be True or False, got {type(flag).__name__}: {brief(flag)}"
+            raise TypeError(msg)
+
+
+def is_weak(x: Any) -> bool:
+    """Tell whether x is a Python number: numpy.float64 is a float, yet of a definite dtype."""
+    return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)

@@ -1,0 +1,423 @@
+"""Arguments as arrays, and the shape that arrays broadcast to."""
+
+import math
+import sys
+from collections.abc import Callable, Sequence, Set, ValuesView
+from functools import lru_cache
+from mmap import ALLOCATIONGRANULARITY
+from os import PathLike
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..interop.frames import as_matrix, is_column, is_frame, is_lazy, is_nested
+from ..interop.frames import as_numpy as column_values
+from ..interop.units import Unit, in_one_unit, tolerance_in, unit_of
+from .arguments import as_float, attribute, brief, is_integer, is_weak
+from .dtypes import FLOAT64, DType, became_floats, finfo, kernel_dtype, working_dtypes
+from .libraries import HOST_TYPES, kind_of, library_of, require_host
+from .protocols import ArrayLibrary, NDArray
+
+
+def broadcast_arrays(*arrays: NDArray, subok: bool) -> tuple[NDArray, ...]:
+    """Bring arrays to one shape, as NumPy's function does for up to 32 axes."""
+    shape = common_shape_of(arrays)
+    return tuple(np.broadcast_to(x, shape, subok=subok) for x in arrays)
+
+
+def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that others broadcast to; a ValueError tells that there is none."""
+    return common_shape_of([np.broadcast_to(np.empty((), bool), shape) for shape in shapes])
+
+
+def common_shape_of(arrays: Sequence[NDArray]) -> tuple[int, ...]:
+    """Return the shape that arrays broadcast to; a ValueError tells that there is none."""
+    shape: tuple[int, ...] = arrays[0].shape
+    if [x.shape for x in arrays].count(shape) == len(arrays):
+        return shape
+    try:
+        return np.broadcast(*arrays).shape
+    except RuntimeError:  # of more than 32 axes, of which arrays may have 64
+        like = [np.broadcast_to(np.empty((), bool), x.shape) for x in arrays]
+        return np.nditer(like, ["multi_index", "zerosize_ok"]).shape
+
+
+def broadcast_shape(arrays: Sequence[NDArray], names: Sequence[str]) -> tuple[int, ...]:
+    """Return the shape that arrays broadcast to; the names are for the error."""
+    try:
+        return common_shape_of(arrays)
+    except ValueError:
+        shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(names, arrays, strict=False))
+        msg = f"operands could not be broadcast together: their shapes are {shapes}"
+        raise ValueError(msg) from None
+
+
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
+
+class Pair(NamedTuple):
+    """Two arrays, the native dtypes to compare them in, and whose result it is."""
+
+    a: Any  # of NumPy on the host, an Operand on a device
+    b: Any
+    dtypes: tuple[DType, DType] | None  # None: NumPy compares them
+    library: ArrayLibrary | None
+    unit: Unit | None = None  # that both are in
+
+
+def _view(x: Any, name: str) -> NDArray:
+    if type(x) is np.ndarray:
+        return x
+    library = library_of(x)
+    if library is not None:
+        try:
+            return library.as_numpy(x)
+        except TypeError as error:  # of what NumPy has no array for
+            raise TypeError(f"{name}: {error}") from None
+    if type(x) is np.memmap:
+        # An ndarray in all but the file behind it.
+        require_whole(x)
+        return x.view(np.ndarray)
+    if not isinstance(x, (list, tuple, np.ndarray)):
+        if is_frame(x):
+            return as_matrix(x)
+        if is_column(x):
+            if is_nested(x):
+                msg = (
+                    f"{name} is a column of lists or structs: use compare, which descends into them"
+                )
+                raise TypeError(msg)
+            return column_values(x)
+        if is_lazy(x):
+            msg = f"{name} is a {kind_of(x)}, which has no values yet: pass {name}.collect()"
+            raise TypeError(msg)
+    try:
+        array: NDArray = np.asanyarray(x)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # a library may raise anything
+        if not isinstance(error, ValueError) or not isinstance(x, (list, tuple)):
+            raise _unreadable(x, name, error) from error
+        uneven = "inhomogeneous" in str(error)
+        what = "whose items differ in length" if uneven else "that NumPy cannot make an array of"
+        advice = "pass a rectangular one, or use compare, which descends into nested lists"
+        error.add_note(f"{name} is a {type(x).__name__} {what}: {advice}")
+        raise
+    return _opened(x, name) if array.ndim == 0 and array.dtype.kind == "O" else array
+
+
+def _opened(x: Any, name: str) -> NDArray:
+    """Return the array of what NumPy takes for one object, or say what it is."""
+    if isinstance(x, ValuesView):
+        msg = f"{name} is a view of a mapping's values, {type(x).__name__}: pass list({name})"
+        raise TypeError(msg)
+    if hasattr(type(x), "__dlpack__"):
+        try:
+            return np.from_dlpack(x)
+        except Exception as error:  # a library may raise anything
+            raise _unreadable(x, name, error) from error
+    return np.asanyarray(x)
+
+
+def _unreadable(x: Any, name: str, error: Exception) -> TypeError:
+    """Return the error of an object that NumPy makes no array of."""
+    if isinstance(x, (list, tuple)):
+        advice = "pass an array, or use compare, which descends into nested lists"
+        return TypeError(
+            f"{name} is a {type(x).__name__} that NumPy cannot make an array of: {advice} ({error})"
+        )
+    msg = f"{name} is of type {kind_of(x)}, which NumPy cannot read: pass a NumPy array"
+    return TypeError(f"{msg} ({error})")
+
+
+def require_whole(x: Any) -> None:
+    """Refuse a map whose file was cut: a touch beyond its end would be the end of the process."""
+    held = x._mmap
+    if held is None:
+        return
+    end = x.offset - x.offset % ALLOCATIONGRANULARITY + len(held)
+    try:
+        size = held.size()
+    except (OSError, ValueError):  # it has no file
+        return
+    if size < end:
+        msg = (
+            f"the file of a memory map, {x.filename}, ends at byte {size}, but mapped up to byte "
+            f"{end}: it was truncated; write it again"
+        )
+        raise OSError(msg)
+
+
+def as_array(x: Any, name: str = "a") -> NDArray:
+    """Return x as an array on the host, a view wherever it has memory to view."""
+    require_host(**{name: x})
+    return _view(x, name)
+
+
+def as_block(x: Any, name: str) -> Any:
+    """Return x as an array of which parts are compared; one with a unit keeps it."""
+    if unit_of(x) is not None and hasattr(x, "shape"):
+        return x
+    refuse_foreign(x, name)
+    return as_array(x, name)
+
+
+def as_elements(x: Any, name: str) -> NDArray:
+    """Return x as an array that is compared: integers of a list are not rounded."""
+    refuse_foreign(x, name)
+    array = _view(x, name)
+    rounded = isinstance(x, (list, tuple)) and array.dtype == FLOAT64 and became_floats(x)
+    return np.asarray(x, object) if rounded else array
+
+
+def has_own_functions(x: Any) -> bool:
+    """Return True if NumPy's functions leave x to its library, as NEP 18 says."""
+    function = getattr(type(x), "__array_function__", None)
+    inherited = function is None or function is np.ndarray.__array_function__
+    return not inherited and library_of(x) is None
+
+
+def is_foreign(x: Any) -> bool:
+    """Return True if x has functions of its own, and is no array of NumPy."""
+    of_numpy = type(x) in HOST_TYPES or isinstance(x, np.ndarray)
+    return not of_numpy and has_own_functions(x)
+
+
+def by_library(
+    function: Callable[..., Any], names: tuple[str, str], a: Any, b: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Call a function of NumPy that the library of a or b implements, or name what it refuses."""
+    try:
+        return function(a, b, *args, **kwargs)
+    except Exception as error:  # a library may raise anything
+        name, x = (names[0], a) if has_own_functions(a) else (names[1], b)
+        function_name = f"numpy.{function.__name__}"
+        if isinstance(error, TypeError) and "no implementation" in str(error):
+            raise _foreign_error(x, name, function_name) from None
+        error.add_note(f"{name} is of type {kind_of(x)}, whose library implements {function_name}")
+        raise
+
+
+def refuse_foreign(x: Any, name: str) -> None:
+    """Raise if an array, or an item of a list, is of a library whose meaning NumPy would drop."""
+    if isinstance(x, (list, tuple)):
+        _refuse_quantities(x, name, name)
+    elif is_foreign(x):
+        raise _foreign_error(x, name)
+
+
+def _refuse_quantities(items: Any, name: str, as_list: str) -> None:
+    """Raise if some of nested items have a unit, which an array of all of them would drop."""
+    kinds = set(map(type, items))
+    for item in items if kinds - HOST_TYPES or kinds & {list, tuple} else ():
+        if isinstance(item, (list, tuple)):
+            _refuse_quantities(item, name, as_list)
+        elif unit_of(item) is not None:
+            msg = f"{name} holds numbers with units ({kind_of(item)}): pass one array with a unit, "
+            raise TypeError(msg + f"or call compare, which takes the items of {as_list} one by one")
+
+
+def _foreign_error(x: Any, name: str, function: str = "") -> TypeError:
+    """Return the error for an array that only its own library can read."""
+    reason = f"which {function} does not take" if function else "which is not a NumPy array"
+    methods = ("to_list", "tolist", "todense")
+    method = next((method for method in methods if hasattr(x, method)), None)
+    advice = "a NumPy array" if method is None else f"{name}.{method}()"
+    verb = "compare" if method in ("to_list", "tolist") else "pass"
+    return TypeError(f"{name} is of type {kind_of(x)}, {reason}: {verb} {advice}")
+
+
+def is_sparse(x: Any) -> bool:
+    """Tell whether x is a sparse array or matrix, of SciPy or like it."""
+    # dask's Delayed has every attribute, and none is a number.
+    return is_integer(attribute(x, "nnz")) and attribute(x, "toarray") is not None
+
+
+def refuse_sparse(x: Any, name: str) -> None:
+    """Refuse a sparse array, of which NumPy would make an object."""
+    if is_sparse(x):
+        msg = f"{name} is sparse, but must be dense: pass {name}.toarray()"
+        raise TypeError(msg)
+
+
+def given_array(x: Any, name: str) -> NDArray:
+    """Return an array that the caller gave, if all its elements are there."""
+    refuse_sparse(x, name)
+    if np.ma.is_masked(x):
+        msg = f"{name} has masked elements, which have no value: pass {name}.filled(...)"
+        raise ValueError(msg)
+    try:
+        return as_array(x, name)
+    except ValueError:  # lists of unlike lengths
+        msg = f"{name} must be an array of numbers, got {type(x).__name__} "
+        msg += "with items that differ in shape or kind"
+        raise TypeError(msg) from None
+
+
+def require_dense(**arrays: Any) -> None:
+    """Refuse sparse arrays and arrays of arrays: they have other elements; names are for errors."""
+    for name, x in arrays.items():
+        if is_sparse(x):
+            msg = f"{name} is sparse, but elements are compared one by one: pass {name}.toarray()"
+            raise TypeError(msg)
+        _refuse_arrays_in(x, f"{name}.tolist()", name)
+
+
+def _refuse_arrays_in(x: Any, items: str, name: str) -> None:
+    """Refuse an array of objects that are arrays; `items` is an expression for their list."""
+    if type(x) is np.ndarray and x.dtype.kind == "O" and any(map(_is_array, x.flat)):
+        msg = f"{name} holds arrays, but elements are compared one by one: "
+        raise TypeError(msg + f"pass {items} to compare or assert_close")
+
+
+def _is_array(x: Any) -> bool:
+    return (isinstance(x, np.ndarray) and x.size != 1) or is_sparse(x)  # 1 has a truth value
+
+
+def undecided_objects(a: NDArray, b: NDArray, names: Sequence[str]) -> TypeError | None:
+    """Return the error of objects whose == is no single truth, as of those that hold arrays."""
+    objects = [x.dtype.kind == "O" for x in (a, b)]
+    kinds = set()
+    for pair in zip(a.flat, b.flat, strict=True):
+        x, y = pair
+        try:
+            # A signalling NaN may have an answer to another, and none to itself.
+            _ = [bool(p == q) for p, q in ((x, y), (x, x), (y, y))]
+        except Exception:  # whatever their own == raises
+            kinds |= {type(item).__name__ for item, held in zip(pair, objects, strict=True) if held}
+    if not kinds:
+        return None
+    msg = f"{names[objects.index(True)]} holds objects of type {' and '.join(sorted(kinds))}, whose"
+    advice = "pass other values, or their parts, for example in a dict"
+    return TypeError(f"{msg} == is neither true nor false: {advice}")
+
+
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc)
+
+
+def require_numbers(**arrays: Any) -> None:
+    """Refuse objects that have no elements to compare as numbers; the names are for the error."""
+    require_dense(**arrays)
+    for name, x in arrays.items():
+        if type(x) is np.ndarray and (x.dtype.kind not in "SUV" or kernel_dtype(x.dtype)):
+            continue
+        array = np.asarray(x)
+        item = x if array.ndim == 0 else np.ravel(array)[:1]
+        if (
+            x is None
+            or isinstance(x, (str, bytes, Set, dict, PathLike, *_FUNCTIONS))
+            or (isinstance(item, np.ndarray) and item.dtype.kind in "SUV")
+        ):
+            msg = f"{name} must be an array of numbers, got {_told(x)}"
+            raise TypeError(f"{msg}: load the file" if isinstance(x, PathLike) else msg)
+
+
+def _told(x: Any) -> str:
+    kind = type(x).__name__
+    array = np.asarray(x)
+    return f"{kind} of dtype {array.dtype}" if array.ndim else kind
+
+
+def _as_number(x: Any, dtype: DType | None = None) -> NDArray:
+    """Return a Python number as an array; an integer that no dtype holds stays an object."""
+    number = np.asarray(x)
+    if number.dtype.kind != "O" or dtype is None or dtype.kind in "biuO":
+        return number
+    # Beside floats it is one, as any integer is, unless it is beyond them all.
+    nearest = as_float(x)
+    return number if math.isinf(nearest) else np.asarray(nearest)
+
+
+@lru_cache
+def _largest(dtype: DType) -> float:
+    return float(finfo(dtype).max)
+
+
+def strengthen(x: Any, dtype: DType) -> NDArray:
+    """Give a Python number the dtype it takes beside an array of `dtype` (NEP 50)."""
+    number = _as_number(x, dtype)
+    if (
+        number.dtype == dtype
+        or number.dtype.kind == "O"
+        or kernel_dtype(dtype) is None
+        or dtype.kind in "biu"
+    ):
+        return number
+    if dtype.isbuiltin != 2:
+        target = np.promote_types(dtype, np.complex64) if number.dtype.kind == "c" else dtype
+    elif number.dtype.kind != "c" and "float" in dtype.name:
+        target = dtype
+    else:
+        return number
+    # What the dtype cannot hold stays itself, and does not become an infinity.
+    if not max(abs(x.real), abs(x.imag)) <= _largest(target):
+        return number
+    with np.errstate(all="ignore"):  # what is rounded to 0 raises a flag
+        return number.astype(target)
+
+
+def _loaded(x: Any) -> Any:
+    """Return the array within one of xarray or dask: as an array of NumPy it may lose its unit."""
+    xarray: Any = sys.modules.get("xarray")
+    dask: Any = sys.modules.get("dask.array")
+    held: Any = x
+    if xarray is not None and isinstance(x, (xarray.DataArray, xarray.Variable)):
+        held = x.data
+    return held.compute() if dask is not None and isinstance(held, dask.Array) else held
+
+
+def in_memory(a: Any, b: Any, names: tuple[str, str], strict: bool = False) -> Any:
+    """Return two arrays in memory as numbers in one unit, and the unit, if there is one."""
+    if HOST_TYPES.issuperset((type(a), type(b))):
+        return a, b, None
+    return in_one_unit(_loaded(a), _loaded(b), names, strict)
+
+
+def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
+    """Normalise two array-likes, once, for every function that compares them."""
+    if type(a) is type(b) is np.ndarray and (dtypes := working_dtypes(a.dtype, b.dtype)):
+        return Pair(a, b, dtypes, None)  # as they are: nothing can be masked, foreign or elsewhere
+    require_host(**{names[0]: a, names[1]: b})
+    a, b, unit = in_memory(a, b, names)
+    if is_weak(a) and is_weak(b):
+        x, y = np.asarray(a), np.asarray(b)
+        x, y = _as_number(a, y.dtype), _as_number(b, x.dtype)
+    elif is_weak(a):
+        y = as_elements(b, names[1])
+        x = strengthen(a, y.dtype)
+    else:
+        x = as_elements(a, names[0])
+        y = strengthen(b, x.dtype) if is_weak(b) else as_elements(b, names[1])
+    # Masks, units and the like have an arithmetic of their own.
+    plain = type(x) is np.ndarray and type(y) is np.ndarray
+    dtypes = working_dtypes(x.dtype, y.dtype) if plain else None
+    if dtypes is None:
+        require_dense(**{names[0]: a, names[1]: b})
+        for name, z in zip(names, (x, y), strict=True):
+            if z.dtype.kind == "O":
+                _refuse_quantities(list(z.flat), name, f"{name}.tolist()")
+        for name, original, array in zip(names, (a, b), (x, y), strict=True):
+            if isinstance(original, (list, tuple)):
+                _refuse_arrays_in(array, name, name)
+    return Pair(x, y, dtypes, library_of(a) or library_of(b), unit)
+
+
+def as_tolerance(value: Any, name: str, unit: Unit | None = None) -> float | NDArray:
+    """Return a tolerance as a float, or as an array of them, in the unit of the arrays."""
+    if type(value) not in HOST_TYPES:
+        value = tolerance_in(value, unit if name == "atol" else None, name)
+    try:
+        if type(value) is float or (is_weak(value) and not isinstance(value, complex)):
+            return float(value)
+        array = as_array(value, name)
+        if array.dtype.kind == "O":
+            return float(value)  # a Fraction, say
+        if array.dtype.kind not in "biuf" and array.dtype.isbuiltin != 2:
+            raise TypeError
+        array = np.asarray(array, dtype=FLOAT64)
+    except (TypeError, ValueError, OverflowError):
+        kind = getattr(value, "dtype", None) or type(value).__name__
+        msg = f"{name} must be a real number or an array of them, got {kind}: {brief(value)}"
+        raise TypeError(msg) from None
+    return float(array) if array.ndim == 0 else array

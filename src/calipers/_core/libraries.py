@@ -1,0 +1,144 @@
+"""Which library an array is of, and where it lives."""
+
+import sys
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .._cuda import install_command
+from ..interop.cupy import Cupy
+from ..interop.jax import Jax
+from ..interop.torch import Torch
+from .arguments import is_weak
+from .protocols import ArrayLibrary, NDArray
+
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
+_LIBRARIES: tuple[ArrayLibrary, ...] = (Torch(), Jax(), Cupy())
+
+# DLPack's numbers for a CUDA device's memory, and for managed memory.
+_DLPACK_CUDA = (2, 13)
+
+# What Numba's simulator hands to a kernel's threads: memory that they read themselves.
+_IN_SIMULATED_KERNEL = "FakeWithinKernelCUDAArray"
+
+# Nothing of these types can be foreign, or anywhere but on the host.
+HOST_TYPES = frozenset(
+    {np.ndarray, np.memmap, list, tuple, bool, int, float, complex, *np.sctypeDict.values()}
+)
+HELD_TYPES = HOST_TYPES - {np.memmap}  # and all of it is in memory
+
+
+def library_of(x: Any) -> ArrayLibrary | None:
+    """Return the foreign library that x belongs to, if any."""
+    if type(x) in HOST_TYPES:
+        return None
+    for library in _LIBRARIES:
+        if library.owns(x):
+            return library
+    return None
+
+
+def loaded_libraries() -> list[ArrayLibrary]:
+    """Return the libraries of arrays that the process has imported."""
+    return [x for x in _LIBRARIES if type(x).__name__.lower() in sys.modules]
+
+
+def _device(x: Any, library: ArrayLibrary | None) -> str:
+    if library is not None:
+        return library.device(x)
+    if type(x).__name__ == _IN_SIMULATED_KERNEL:
+        return "cpu"
+    try:
+        away = (
+            hasattr(type(x), "__cuda_array_interface__")
+            or "__cuda_array_interface__" in getattr(x, "__dict__", ())
+            or hasattr(x, "__cuda_ndarray__")
+            or (hasattr(type(x), "__dlpack_device__") and x.__dlpack_device__()[0] in _DLPACK_CUDA)
+        )
+    except Exception:  # a probe may raise anything
+        away = False
+    return "a CUDA device" if away else "cpu"
+
+
+def kind_of(x: Any) -> str:
+    """Name the type of x, after the library that it is of."""
+    return f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
+
+
+def _described(name: str, x: Any, device: str) -> str:
+    return f"{name} is a {kind_of(x)} on {'the host' if device == 'cpu' else device}"
+
+
+def _is_accelerator(device: str) -> bool:
+    return device.startswith(("cuda", "gpu", "a CUDA device"))
+
+
+def on_device(**arrays: Any) -> bool:
+    """
+    Tell whether arrays are in a device's memory, and not on the host.
+
+    A number may stand beside them; an array on the host may not. Whether they are on one device is
+    for those to say who know: libraries name devices in their own ways.
+    """
+    if HOST_TYPES.issuperset(map(type, arrays.values())):
+        return False
+    devices = {
+        name: _device(x, library_of(x))
+        for name, x in arrays.items()
+        if not (is_weak(x) or isinstance(x, np.generic))
+    }
+    # `require_host` tells what is elsewhere.
+    return bool(devices) and all(map(_is_accelerator, devices.values()))
+
+
+def is_device_function(f: Any) -> bool:
+    """Tell whether a function was compiled by Numba's CUDA target."""
+    return type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
+
+
+@cache
+def device_module(name: str) -> Any:
+    """Return the part of `_cuda` that answers a question; what it needs is imported now."""
+    try:
+        return import_module(f".._cuda.{name}", __package__)
+    except ImportError as error:
+        msg = f"arrays on a device need Numba's CUDA target: {install_command()}"
+        raise ImportError(msg) from error
+
+
+def require_host(**arrays: Any) -> None:
+    """Refuse arrays that are not in host memory; the names are for the error."""
+    if HOST_TYPES.issuperset(map(type, arrays.values())):
+        return
+    libraries = {name: library_of(x) for name, x in arrays.items()}
+    devices = {name: _device(x, libraries[name]) for name, x in arrays.items()}
+    away = [name for name, device in devices.items() if device != "cpu"]
+    if not away:
+        return
+    found = " and ".join(_described(name, x, devices[name]) for name, x in arrays.items())
+    advice = " and ".join(_to_host_advice(name, arrays[name], libraries[name]) for name in away)
+    both = "compares arrays on one device" if len(away) < len(arrays) else "takes host arrays here"
+    msg = f"{found}; calipers {both}: pass {advice}"
+    raise TypeError(msg)
+
+
+def _to_host_advice(name: str, x: Any, library: ArrayLibrary | None) -> str:
+    return library.to_host_advice(x, name) if library else f"a host copy of {name}"
+
+
+def host_views(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
+    """View two arrays of one library, NumPy's too, where they lie on the host; else None."""
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        return a, b
+    library = library_of(a)
+    if library is None or not library.owns(b):
+        return None
+    if library.device(a) != "cpu" or library.device(b) != "cpu":
+        return None
+    try:
+        return library.as_numpy(a), library.as_numpy(b)
+    except TypeError:  # which has to name the argument
+        return None

@@ -1,0 +1,282 @@
+"""The base of all reports: to_dict, HTML, figures, and the layout and numbers of their text."""
+
+import inspect
+import math
+import re
+import sys
+import textwrap
+from base64 import b64encode
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from decimal import ROUND_UP, Context, Decimal
+from fractions import Fraction
+from html import escape
+from io import BytesIO
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any
+
+from .arguments import as_float
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+MODULES = {"numpy": "np", "torch": "torch", "jax.numpy": "jnp"}
+
+
+def name_in_code(function: Any, otherwise: str, taken: Collection[str]) -> str:
+    """Return what code calls a function, or the name of its argument where that is not known."""
+    name = getattr(function, "__name__", "")
+    for module, alias in MODULES.items():
+        if name and getattr(sys.modules.get(module), name, None) is function:
+            return f"{alias}.{name}"
+    owner = getattr(function, "__self__", None)
+    if inspect.isclass(owner):
+        name = f"{owner.__name__}.{name}"
+    elif owner is not None and not inspect.ismodule(owner):
+        return otherwise  # a method of an object that code may call anything
+    is_name = all(part.isidentifier() and not iskeyword(part) for part in name.split("."))
+    return name if is_name and name not in (*taken, "inputs") else otherwise
+
+
+def new_figure(**options: Any) -> "Figure":
+    """Return an empty figure; raise ImportError with the command that installs matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        msg = "plot() needs matplotlib: pip install matplotlib"
+        raise ImportError(msg) from None
+    return Figure(**options)
+
+
+def use_integer_ticks(axis: Any) -> None:
+    """Put the ticks of an axis at integers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+
+
+def show_text(axes: Any, text: str) -> None:
+    """Write a text in the middle of axes that have nothing to plot."""
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
+
+
+WIDTH = 80  # columns of a report
+CODE_WIDTH = 88  # columns of a line of code; a comment that does not fit moves to the next line
+INDENT = " " * 14  # before the text of a field, which the label precedes in its first line
+COMMENT = "  # "  # between code and its comment
+
+
+def labelled(label: str, text: object = "") -> str:
+    """Return a line with a label in front of its text."""
+    return f"  {label:<12}{text}"
+
+
+def field(
+    label: str, text: str, most: int | None = 2, width: int = WIDTH, **options: bool
+) -> list[str]:
+    """Return a label and its text, wrapped after the label into at most `most` lines."""
+    return wrapped(text, labelled(label), INDENT, most, width, **options)
+
+
+def wrapped(
+    text: str,
+    first: str = "",
+    rest: str = "",
+    most: int | None = None,
+    width: int = WIDTH,
+    **options: bool,
+) -> list[str]:
+    """Wrap a text with indents of its first and other lines; beyond `most` lines it is cut."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        max_lines=most,
+        placeholder=" ...",
+        **options,
+    )
+
+
+def code_lines(label: str, code: str) -> list[str]:
+    """Return code after its label, wrapped so that all lines together can be pasted."""
+    code, mark, comment = code.partition(COMMENT)
+    text = f"{label}: {code}"
+    lines = wrapped(text, rest="  ", width=CODE_WIDTH, break_long_words=False)
+    if mark and len(lines[-1] + mark + comment) <= CODE_WIDTH:
+        lines[-1] += mark + comment
+    elif mark:
+        lines.append(mark + comment)
+    return lines
+
+
+def index_text(index: Iterable[object]) -> str:
+    """Return an index in NumPy's notation, such as ``[2, 1]``."""
+    return f"[{', '.join(map(str, index))}]"
+
+
+def calls_text(calls: Mapping[str, int]) -> str:
+    """Return the number of calls of each function, such as ``f 12, vjp 3``."""
+    return ", ".join(f"{name} {count}" for name, count in calls.items())
+
+
+_VALUE = 20
+_POWER = re.compile(r"(?<=\d)[eE][+-]?\d+\Z")
+# Significant digits of a tolerance that is to be copied; it is rounded up, so that it passes.
+_UPWARDS = Context(prec=3, rounding=ROUND_UP)
+
+
+def rounded_up(x: float, least_power: int = -2) -> str:
+    """Write the next number of three digits that is not less than x; small ones with a power."""
+    number = _UPWARDS.create_decimal(repr(x)).normalize()
+    if math.isinf(float(number)):
+        return repr(x)
+    power = number.adjusted()
+    if least_power <= power < 6:
+        return f"{number:f}"
+    return f"{number.scaleb(-power).normalize():f}e{power}"
+
+
+def values(a: Any, b: Any) -> tuple[str, str]:
+    """Write two values: numbers with 6 digits, of other objects the parts that differ."""
+    if isinstance(a, float | complex) and isinstance(b, float | complex):
+        return f"{a:.6g}", f"{b:.6g}"
+    write = [repr if isinstance(x, str) else str for x in (a, b)]
+    words = write == [repr, repr]
+    a, b = text_of(a), text_of(b)
+    skipped = _left_out(a, b, words)
+    mark = "..." if skipped else ""
+    return _short(mark + write[0](a[skipped:])), _short(mark + write[1](b[skipped:]))
+
+
+def _left_out(a: str, b: str, words: bool) -> int:
+    """Return how much of the beginning of two texts goes, for their difference to be seen."""
+    pairs = enumerate(zip(a, b, strict=False))
+    same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
+    beyond = max(len(a), len(b)) - (_VALUE - 2 if words else _VALUE)  # words are quoted
+    has_no_text = a.startswith("<") and not words  # of its own, but a type
+    if beyond <= 0 or same <= 9 or has_no_text:
+        return 0
+    return same - 6 if words else min(same - 6, beyond + 3)  # numbers are read from both ends
+
+
+def text_of(x: Any) -> str:
+    try:
+        return str(x)
+    except Exception:  # of an integer of more digits than Python writes, say
+        return object.__repr__(x)
+
+
+def _short(text: str) -> str:
+    if not text.isprintable():  # what would move the cursor
+        text = repr(text)[1:-1]
+    if len(text) <= _VALUE:
+        return text
+    # Without its power of ten a number would be another one.
+    power = _POWER.search(text)
+    end = f"...{power[0]}" if power else "..."
+    return text[: _VALUE - len(end)] + end
+
+
+def brief(x: float) -> str:
+    """Write a number in few characters; an integer in full if that is short."""
+    if isinstance(x, int) and x < 10**6:
+        return str(x)
+    if isinstance(x, int) and math.isinf(as_float(x)):
+        digits, _, power = f"{Decimal(x):.2e}".partition("e+")
+        return f"{float(digits):g}e{power}"
+    if math.isnan(x):
+        return "-"
+    return f"{float(x):.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+
+
+# Readable on white and on black; all else has the colors of the page.
+_COLORS = {True: "#2e9e5b", False: "#d9485f", None: "#8a8f98"}
+_FRAME = "border-left:4px solid {};padding:2px 0 2px 12px;margin:4px 0"
+_TEXT = (
+    "margin:4px 0;padding:0;border:0;background:none;color:inherit;font-size:85%;overflow-x:auto"
+)
+# Plots are drawn in dark on white.
+_PLOT = "max-width:100%;background:#fff;border-radius:4px"
+
+
+class Printable:
+    """A result that prompts show as text, and notebooks as HTML with its plot."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _headline_and_rest(self) -> tuple[str, str]:
+        """Return the verdict as one line, however long, and the text that follows it."""
+        headline, _, rest = str(self).partition("\n")
+        return headline, rest
+
+    def _repr_html_(self) -> str:
+        verdict = bool(self) if hasattr(type(self), "__bool__") else None
+        headline, rest = self._headline_and_rest()
+        parts = [f"<b>{escape(headline)}</b>"]
+        if rest:
+            parts.append(f'<pre style="{_TEXT}">{escape(rest)}</pre>')
+        plot = None if verdict else _plotted(self)
+        if plot:
+            source = f"data:image/png;base64,{b64encode(plot).decode()}"
+            parts.append(f'<img style="{_PLOT}" alt="{escape(headline)}" src="{source}">')
+        return f'<div style="{_FRAME.format(_COLORS[verdict])}">{"".join(parts)}</div>'
+
+
+class Report(Printable):
+    """A dataclass that prompts show as text, notebooks as HTML, and `to_dict` as JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Return the result as built-in types, which can be written as JSON.
+
+        NaN, infinities and complex numbers become strings.
+
+        Examples
+        --------
+        >>> import calipers
+        >>> calipers.compare([1.0], [1.0]).to_dict()["mismatches"]
+        0
+        """
+        return {name: jsonable(value) for name, value in self._contents().items()}
+
+    def _contents(self) -> dict[str, Any]:
+        """Return the entries of `to_dict` before they are converted to built-in types."""
+        return field_values(self)
+
+
+def field_values(x: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name."""
+    return {f.name: getattr(x, f.name) for f in fields(x)}
+
+
+def jsonable(x: Any) -> Any:
+    """Convert a value to types that JSON has; dataclasses become dicts of their fields."""
+    if is_dataclass(x) and not isinstance(x, type):
+        return jsonable(field_values(x))
+    if isinstance(x, Mapping):
+        return {str(key): jsonable(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [jsonable(value) for value in x]
+    if x is None or isinstance(x, bool | str) or (isinstance(x, float) and math.isfinite(x)):
+        return x
+    if isinstance(x, Fraction):
+        return float(x)
+    text = text_of(x)
+    # JSON cannot hold an integer with more digits than Python writes.
+    return x if isinstance(x, int) and not text.startswith("<") else text
+
+
+def _plotted(result: Any) -> bytes | None:
+    """Return the plot of a result as PNG; None if it has no plot, or matplotlib is missing."""
+    if not hasattr(result, "plot"):
+        return None
+    file = BytesIO()
+    try:
+        result.plot().savefig(file, format="png", dpi=80)
+    except Exception:  # a text without its plot is better than none
+        return None
+    return file.getvalue()

@@ -1,0 +1,1 @@
+"""Kernels of Numba's CUDA target."""

@@ -1,0 +1,209 @@
+"""Loops of the closeness rule on a device; the rule, and its quick tests, are the CPU's.
+
+A block takes tiles in turn. Each of its threads loads some pairs, one block's width apart, before
+it looks at any, so that they are on their way together; a quick test of all of them is followed by
+the rule itself only where one is in doubt. For each tile the block asks whether another one has
+found what ends the search.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, types
+
+from ..._kernels.scalar import closeness
+from ..._kernels.scalar import closeness as predicates
+from ..._kernels.scalar.closeness import reduced, sure_narrow, sure_wide
+from ..._kernels.scalar.formats import double, single
+from ..launch import Policy, kept
+from .loading import as_is, called_by_kernels, latest, loaded, loader, place_finder, rule, viewer
+
+close = called_by_kernels(closeness.close)
+finite = called_by_kernels(predicates.finite)
+
+
+@cuda.jit(device=True)
+def _lowered(rtol, atol):
+    return reduced(rtol, atol)
+
+
+@rule
+def _wide(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
+    return sure_wide(a, b, rtol, atol)
+
+
+@rule
+def _narrow(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
+    return sure_narrow(a, b, narrow_rtol, narrow_atol)
+
+
+@rule
+def _exact(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
+    return closeness.close(a, b, rtol, atol, equal_nan)
+
+
+_as_wide = called_by_kernels(double)
+_as_narrow = called_by_kernels(single)
+
+
+_NARROW = {"float16", "bfloat16", "float32", "bool", "int8", "int16", "uint8", "uint16"}
+_EXACT_IN_BINARY64 = {*_NARROW, "float64", "int32", "uint32"}
+
+
+def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
+    """Return the type in which pairs are held, what brings them to it, and a test of them."""
+    if set(kinds) <= _NARROW:
+        return types.float32, _as_narrow, _narrow
+    if set(kinds) <= _EXACT_IN_BINARY64:
+        return types.float64, _as_wide, _wide
+    return None, as_is, _exact
+
+
+# Blocks of each kernel that a multiprocessor has room for: of those that spill nothing for that.
+_FEW_REGISTERS = {"float16", "bfloat16", "float32", "float64", "int64", "uint64"}
+_FEW_FOR_MASKS = {"float64", "int64", "uint64", "complex128"}
+# Where verdicts are stored, or one array is searched, threads hold as many elements as of this many
+# bytes, of smaller ones, too: eight would not stay in registers.
+LEAST_BYTES = 4
+
+
+def masks(kinds: set[str], flat: bool) -> int:
+    """Return how many blocks that store verdicts a multiprocessor has room for at once."""
+    return 6 if flat and kinds <= _FEW_FOR_MASKS else 4
+
+
+def searches(kinds: set[str], flat: bool) -> int:
+    """Return how many blocks that search a multiprocessor has room for at once."""
+    return 6 if flat and kinds <= _FEW_REGISTERS else 4
+
+
+_view_flag = viewer("int64")
+_view_mask = viewer("bool")
+
+
+@cache
+def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
+    """
+    Return the kernel that sets ``answer[0]`` to `epoch` if any pair is not close.
+
+    The answer is in the host's memory, far from blocks: ``flag[0]`` tells them the same.
+    """
+    held, as_held, sure = _quick(kinds)
+    load_a, load_b = map(loader, kinds)
+    view_a, view_b = map(viewer, kinds)
+    own_a, own_b = (held or loaded(kind) for kind in kinds)
+    places = place_finder(flat)
+    threads, items, _ = policy
+    tile = policy.tile
+
+    @kept(kinds, flat, policy, registers=policy.registers)
+    def kernel(a, b, layout, size, rtol, atol, equal_nan, flag, answer, epoch):
+        a, b = view_a(a), view_b(b)
+        flag, answer = _view_flag(flag), _view_flag(answer)
+        seen = cuda.shared.array(1, types.int64)
+        p = cuda.local.array(items, types.int64)
+        q = cuda.local.array(items, types.int64)
+        x = cuda.local.array(items, own_a)
+        y = cuda.local.array(items, own_b)
+        me = cuda.threadIdx.x
+        low_rtol, low_atol = _lowered(rtol, atol)
+        for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
+            # The last tile looks at the last pair more than once, and needs no test of its own.
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                p[k], q[k] = places(i, layout)
+            for k in range(items):
+                x[k] = as_held(load_a(a[p[k]]))
+                y[k] = as_held(load_b(b[q[k]]))
+            # While these are on their way: has another block found something?
+            if me == 0:
+                seen[0] = latest(flag, 0)
+            cuda.syncthreads()
+            if seen[0] == epoch:
+                return
+            clear = True
+            for k in range(items):
+                clear &= sure(x[k], y[k], rtol, atol, low_rtol, low_atol, equal_nan)
+            found = np.int32(0)
+            if not clear:
+                for k in range(items):
+                    i = min(start + me + k * threads, size - 1)
+                    here, there = places(i, layout)
+                    one, other = load_a(a[here]), load_b(b[there])
+                    if not close(one, other, rtol, atol, equal_nan):
+                        found = np.int32(1)
+            if cuda.syncthreads_or(found):
+                if me == 0:
+                    cuda.atomic.exch(flag, 0, epoch)
+                    answer[0] = epoch
+                return
+
+    return kernel
+
+
+@cache
+def mask(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
+    """Return the kernel that stores each pair's verdict."""
+    load_a, load_b = map(loader, kinds)
+    view_a, view_b = map(viewer, kinds)
+    own_a, own_b = map(loaded, kinds)
+    places = place_finder(flat)
+    threads, items, _ = policy
+    tile = policy.tile
+
+    @kept(kinds, flat, policy, registers=policy.registers)
+    def kernel(a, b, layout, size, rtol, atol, equal_nan, out):
+        a, b, out = view_a(a), view_b(b), _view_mask(out)
+        x = cuda.local.array(items, own_a)
+        y = cuda.local.array(items, own_b)
+        me = cuda.threadIdx.x
+        for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                here, there = places(i, layout)
+                x[k] = load_a(a[here])
+                y[k] = load_b(b[there])
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                out[i] = close(x[k], y[k], rtol, atol, equal_nan)
+
+    return kernel
+
+
+@cache
+def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
+    """Return the kernel that lowers ``found[0]`` to the first NaN or infinity in C order."""
+    load, view, own = loader(kind), viewer(kind), loaded(kind)
+    places = place_finder(flat)
+    threads, items, _ = policy
+    tile = policy.tile
+
+    @kept(kind, flat, policy, registers=policy.registers)
+    def kernel(a, layout, size, found):
+        a, found = view(a), _view_flag(found)
+        seen = cuda.shared.array(1, types.int64)
+        x = cuda.local.array(items, own)
+        me = cuda.threadIdx.x
+        for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                here, _ = places(i, layout)
+                x[k] = load(a[here])
+            if me == 0:
+                seen[0] = latest(found, 0)
+            cuda.syncthreads()
+            if seen[0] < start:
+                return
+            clear = True
+            for k in range(items):
+                clear &= finite(x[k])
+            if not clear:
+                for k in range(items):
+                    i = min(start + me + k * threads, size - 1)
+                    here, _ = places(i, layout)
+                    if not finite(load(a[here])):
+                        cuda.atomic.min(found, 0, i)
+            cuda.syncthreads()
+
+    return kernel

@@ -1,0 +1,1 @@
+"""Numerical derivatives: jacobian, differentiate, hessian, jvp, vjp."""

@@ -1,0 +1,380 @@
+"""A user's compiled function, found by the address of its machine code."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+from threading import get_ident
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.core.errors import NumbaError
+from numba.core.types.containers import BaseTuple
+
+from .._core.jit import Kernels, require_no_compilation
+from .._core.libraries import library_of
+from .._core.protocols import NDArray
+from .._core.threads import get_num_threads
+from .._kernels.function_calls import Fills, Form, Returns, Rows
+
+_TRIES = 1000  # to prove that two arrays do not overlap
+
+
+def size_of(values: tuple[Any, ...]) -> float:
+    """Return the bytes that a copy of arguments takes; infinity if there can be none."""
+    arrays: dict[int, Any] = {}
+    if not _collect(values, arrays):
+        return np.inf
+    if any(_overlap(a, b) for a, b in combinations(arrays.values(), 2)):
+        return np.inf
+    return float(sum(array.nbytes for array in arrays.values()))
+
+
+def _collect(value: Any, arrays: dict[int, Any]) -> bool:
+    """Collect arrays that may be written into; tell whether there is nothing else like them."""
+    if isinstance(value, tuple):
+        return all(_collect(each, arrays) for each in value)
+    if type(value) is np.ndarray and value.flags.aligned:
+        if value.flags.writeable:
+            arrays[id(value)] = value
+        return True
+    return not numba.typeof(value).mutable
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    try:
+        return bool(np.shares_memory(one, other, max_work=_TRIES))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def copied(value: Any, known: dict[int, Any]) -> Any:
+    """Copy arrays that may be written into, in tuples too; what is one stays one."""
+    if isinstance(value, tuple):
+        items = [copied(each, known) for each in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if not (isinstance(value, np.ndarray) and value.flags.writeable):
+        return value
+    if id(value) not in known:
+        known[id(value)] = _like(value)
+    return known[id(value)]
+
+
+def _like(array: Any) -> Any:
+    """Copy an array to memory that compiled code takes for the same kind of array."""
+    if array.flags.forc:
+        return array.copy(order="K")
+    strided = np.empty((*array.shape, 2), array.dtype)[..., 0]
+    strided[...] = array
+    return strided
+
+
+def only_reads(f: Any, kinds: tuple[types.Type, ...], written: set[int]) -> bool:
+    """Tell whether f can be compiled for other arguments, all but `written` read-only."""
+    untouched = tuple(k if i in written else _untouched(k) for i, k in enumerate(kinds))
+    if any(_is_mutable(k) for i, k in enumerate(untouched) if i not in written):
+        return False
+    require_no_compilation()
+    try:
+        f.compile(untouched)
+    except (NumbaError, RuntimeError):  # or f is for types that it was told
+        return False
+    return True
+
+
+def _untouched(kind: types.Type) -> types.Type:
+    if isinstance(kind, BaseTuple):
+        made: types.Type = BaseTuple.from_types(
+            tuple(map(_untouched, kind.types)), getattr(kind, "instance_class", None)
+        )
+        return made
+    return kind.copy(readonly=True) if isinstance(kind, types.Array) else kind
+
+
+def _is_mutable(kind: types.Type) -> bool:
+    if isinstance(kind, BaseTuple):
+        return any(map(_is_mutable, kind.types))
+    return bool(kind.mutable)
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """
+    A function that takes an array of the library of `like` at a position.
+
+    What fills its results in, where `fills`, takes those of that library, too.
+    """
+
+    inner: Callable[..., Any]
+    position: int
+    like: Any
+    fills: bool = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the function's result, as NumPy's array if it is a library's."""
+        library: Any = library_of(self.like)
+        given = list(args)
+        given[self.position] = library.put(given[self.position], self.like)
+        if self.fills:
+            given[-1] = library.from_numpy(given[-1])
+        y = self.inner(*given, **kwargs)
+        own = library_of(y)
+        return y if own is None else own.fetch(y)
+
+
+_SMALL = 1 << 18  # bytes that a core has room for beside what others read
+_ROOM = 1 << 30  # bytes that copies for threads may take
+_CHARS = frozenset("fdFD")  # dtypes that kernels take
+
+
+class Call(NamedTuple):
+    """How f is called, ``f(*before, x, *after, **kwargs)``, and what it returns or fills."""
+
+    f: Any
+    before: tuple[Any, ...]
+    x: NDArray
+    after: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    shape: tuple[int, ...]  # of the results
+    dtype: np.dtype[Any]
+    fills: bool  # whether f gets an array for its results
+    rowwise: bool  # whether f gets an index, and returns that result
+
+
+@dataclass(frozen=True)
+class Native:
+    """
+    How kernels call f; `key` names the types, `keep` holds what the address belongs to.
+
+    f may write into its other arguments, as into scratch: threads have copies of them, but for the
+    one that this was made in. Large ones are shared if f does without writing. Copies are of one
+    run: the caller may change what they were made of, before the next.
+    """
+
+    as_given: Form
+    key: tuple[Any, ...]
+    parallel: bool
+    keep: Any
+    f: Any  # a weak reference
+    defaults: tuple[Any, ...]  # that come after what is given
+    _entries: dict[Any, Any] = field(default_factory=dict)
+    _reads: list[bool] = field(default_factory=list)  # what was found, if it was asked
+    _forms: dict[int, Form] = field(default_factory=dict, init=False)  # by thread
+
+    def __post_init__(self) -> None:
+        self._forms[get_ident()] = self.as_given
+
+    @property
+    def form(self) -> Form:
+        """How this thread calls f."""
+        thread = get_ident()
+        form = self._forms.get(thread)
+        if form is None:
+            form = self.as_given
+            if not self._shares:
+                before, after = copied((form.before, form.after), {})
+                form = form._replace(before=before, after=after)
+            self._forms[thread] = form
+        return form
+
+    @property
+    def forms(self) -> list[Form]:
+        """How each thread called it in this run."""
+        return list(self._forms.values())
+
+    def begin(self) -> None:
+        """Forget the copies of the last run."""
+        if len(self._forms) > 1:
+            for thread, form in list(self._forms.items()):
+                if form is not self.as_given:
+                    self._forms.pop(thread, None)
+
+    @property
+    def threads(self) -> int:
+        """How many threads may call f at once."""
+        wanted = 1 if self.parallel else get_num_threads()
+        if wanted == 1 or self._shares:
+            return wanted
+        return min(wanted, 1 + int(_ROOM / self._size if self._size < np.inf else 0))
+
+    @cached_property
+    def _size(self) -> float:
+        return size_of((self.as_given.before, self.as_given.after))
+
+    @property
+    def _shares(self) -> bool:
+        """Whether all threads may have the same arguments."""
+        return self._size == 0 or (self._size > _SMALL and self._only_reads)
+
+    @property
+    def _only_reads(self) -> bool:
+        """Whether f can be compiled for arguments that it may not write into."""
+        if not self._reads:
+            form, kinds = self.as_given, self.keep.signature.args
+            x = isinstance(form, Rows) + len(form.before)
+            self._reads.append(only_reads(self.f(), kinds, {x, x + len(form.after) + 1}))
+        return self._reads[0]
+
+    def entry(self, kernels: Kernels, *more: Any) -> Any:
+        """Return the kernel for f's types; hashing them takes longer than a small Jacobian."""
+        name = (id(kernels), *more)
+        entry = self._entries.get(name)
+        if entry is None:
+            key = (self.key, *more) if more else self.key
+            entry = self._entries[name] = kernels[key]
+        return entry
+
+    def given(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> "Native":
+        """Return the same for other arguments of the same kinds."""
+        form = self.as_given._replace(before=before, after=(*after, *self.defaults))
+        return replace(self, as_given=form)
+
+    def of_shape(self, shape: tuple[int, ...]) -> "Native":
+        """Return the same for results of another shape."""
+        form = self.as_given
+        return self if shape == form.shape else replace(self, as_given=form._replace(shape=shape))
+
+
+# What was found of a function, by what it was asked with. The values hold neither that nor f.
+_known: WeakKeyDictionary[Any, dict[Any, Native | None]] = WeakKeyDictionary()
+
+
+def native_form(call: Call) -> Native | None:
+    """Return how kernels can call a compiled f, or None if Python has to."""
+    f = call.f
+    if not {call.x.dtype.char, call.dtype.char} <= _CHARS:
+        return None
+    question = _question(call)
+    if question is None:
+        return _sought(call)
+    answers = _known.setdefault(f, {})
+    native = answers.get(question)
+    if question not in answers or not _is_current(f, native):
+        native = _sought(call)
+        answers[question] = native and native.given((), ())
+    elif native is not None:
+        if call.before or call.after:
+            native = native.given(call.before, call.after)
+        native = native.of_shape(_told(call))
+    return native
+
+
+def _told(call: Call) -> tuple[int, ...]:
+    """Return the shape of f's results as far as their number does not tell it."""
+    return call.shape if len(call.shape) > 1 else ()
+
+
+def _is_current(f: Any, native: Native | None) -> bool:
+    """Tell whether a function was not compiled anew since, as its globals have changed maybe."""
+    return native is None or any(native.keep is own for own in list(f.overloads.values()))
+
+
+def _question(call: Call) -> Any:
+    """Return what decides the form, or None if it is not worth remembering."""
+    others = (*call.before, *call.after)
+    kinds = tuple(kind_of(a) for a in others)
+    if call.kwargs or any(kind is None for kind in kinds):  # np.dtype(float) == None
+        return None
+    form = (call.rowwise, call.fills, len(call.before))
+    x = call.x
+    return (*form, x.dtype, x.ndim, call.dtype, len(call.shape), kinds)
+
+
+def kind_of(x: Any) -> Any:
+    """Return what decides how compiled code takes an argument, or None if that takes a closer look.
+
+    Two arguments of the same kind are taken the same way.
+    """
+    if type(x) is np.ndarray:
+        return x.dtype, x.ndim, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable
+    if type(x) in (int, float, complex, bool) or isinstance(x, np.number):
+        return np.dtype(type(x))
+    return None
+
+
+def _sought(call: Call) -> Native | None:
+    f, x = call.f, call.x
+    others = _positional(call)
+    if others is None:
+        return None
+    before, after = others
+    x_type = types.Array(numba.from_dtype(x.dtype), x.ndim, "C")
+    out_type = types.Array(numba.from_dtype(call.dtype), len(call.shape), "C")
+    kinds = [*map(numba.typeof, before), x_type, *map(numba.typeof, after)]
+    make: type[Form] = Returns
+    if call.rowwise:
+        make, kinds = Rows, [types.int64, *kinds]
+    elif call.fills:
+        make, kinds = Fills, [*kinds, out_type]
+    require_no_compilation()
+    try:
+        f.compile(tuple(kinds))
+        compiled = f.overloads[tuple(kinds)]
+    except (NumbaError, KeyError, RuntimeError):
+        return None  # called from Python, f says itself what is wrong
+    example = _example(make, compiled.signature.return_type, call.dtype)
+    if example is _UNFIT:
+        return None
+    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    form = make(address, example, _told(call), before, after)
+    axes = len(call.shape) if make is Fills else 1
+    key = (numba.typeof(form), x.dtype, x.ndim, call.dtype, axes)
+    parallel = bool(f.targetoptions.get("parallel"))
+    return Native(form, key, parallel, compiled, ref(f), after[len(call.after) :])
+
+
+def _positional(call: Call) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+    """Return all other arguments of f by position, defaults too, or None if they have none."""
+    marks = object(), object(), object()
+    first = (marks[0],) if call.rowwise else ()
+    last = (marks[2],) if call.fills and not call.rowwise else ()
+    signature = inspect.signature(call.f.py_func)
+    if any(
+        p.kind in (p.VAR_POSITIONAL, p.KEYWORD_ONLY, p.VAR_KEYWORD)
+        for p in signature.parameters.values()
+    ):
+        return None
+    positional = (*first, *call.before, marks[1], *call.after, *last)
+    try:
+        bound = signature.bind(*positional, **call.kwargs)
+    except TypeError:
+        return None
+    named = set(bound.arguments)
+    bound.apply_defaults()
+    # Numba compiles into f what an array was when it first met it as a default.
+    if any(_holds_array(v) for name, v in bound.arguments.items() if name not in named):
+        return None
+    values = list(bound.args)
+    position = next(i for i, v in enumerate(values) if v is marks[1])
+    if last and values[-1] is not marks[2]:
+        return None
+    stop = len(values) - len(last)
+    return tuple(values[len(first) : position]), tuple(values[position + 1 : stop])
+
+
+def _holds_array(value: Any) -> bool:
+    return any(map(_holds_array, value)) if isinstance(value, tuple) else np.ndim(value) > 0
+
+
+_UNFIT = object()
+
+
+def _example(make: type[Form], kind: Any, dtype: np.dtype[Any]) -> Any:
+    """Return something of the type that f returns, if kernels can take that."""
+    expected = numba.from_dtype(dtype)
+    if make is Fills:
+        return None if kind == types.none else _UNFIT
+    if kind == expected:
+        return dtype.type(0)
+    if make is Rows or not isinstance(kind, types.Array) or kind.dtype != expected:
+        return _UNFIT
+    example: NDArray
+    if kind.layout == "A":
+        example = np.empty((4,) * kind.ndim, dtype)[(slice(None, None, 2),) * kind.ndim]
+    else:
+        example = np.empty((2,) * kind.ndim, dtype, order="F" if kind.layout == "F" else "C")
+    return example if numba.typeof(example) == kind else _UNFIT

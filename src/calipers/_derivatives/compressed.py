@@ -1,0 +1,157 @@
+"""What f gives where all coordinates of a color are displaced: tasks for any worker."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .._core.dtypes import reals
+from .._core.protocols import NDArray
+from .._execution.messages import Outs
+from .._kernels.differences import COLORED
+from .._kernels.ladder_extrapolate import STATE
+from .adaptive import CALLS, SCRATCH, climb, scratch_of
+from .compiled import Native
+from .fixed_step import UNDEFINED
+from .function import Problem
+
+
+@dataclass
+class Space:
+    """Memory that one call after the other may use: fresh memory costs more than what fills it."""
+
+    table: NDArray
+    status: NDArray
+    rows: NDArray
+    points: list[tuple[NDArray, NDArray]]  # an argument and a value of f, for each thread
+
+
+@dataclass
+class Differences:
+    """
+    Differences of f between two points of all coordinates of a color: a row for each color.
+
+    `bottoms` is empty if they are x itself; then nothing is subtracted. By complex steps the rows
+    are imaginary parts, and `tops` are those of x.
+    """
+
+    problem: Problem
+    colors: NDArray
+    tops: NDArray
+    bottoms: NDArray
+    space: Space | None = field(default=None, compare=False)
+
+    @property
+    def calls(self) -> float:
+        return 2 if self.bottoms.size else 1
+
+    def results(self, count: int) -> Outs:
+        if self.space is not None and count == len(self.space.rows):
+            return (self.space.rows,)
+        size = self.problem.base.size // (2 if self.problem.imaginary else 1)
+        return (np.empty((count, size), self.problem.base.dtype),)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill the rows of colors from `start`."""
+        (rows,) = outs
+        if not self.problem.imaginary:
+            self._fill(start, rows, self.colors, self.tops)
+            return
+        x = reals(self.problem.x)
+        colors, tops = self.colors.repeat(2), x.astype(np.promote_types(x.dtype, np.float64))
+        tops[1::2] = self.tops
+        whole = np.empty((len(rows), self.problem.base.size), rows.dtype)
+        self._fill(start, whole, colors, tops)
+        rows[:] = whole[:, 1::2]
+
+    def _fill(self, start: int, rows: NDArray, colors: NDArray, tops: NDArray) -> None:
+        """Fill rows with real values of f, where real numbers of x have these colors and tops."""
+        native = self.problem.native
+        if native is not None:
+            self._compiled(native, start, rows, colors, tops)
+            return
+        origin, sides = reals(self.problem.x), [tops, self.bottoms] if self.bottoms.size else [tops]
+        count = max(1, self.problem.batch_size // len(sides))
+        for first in range(0, len(rows), count):
+            some = rows[first : first + count]
+            chosen = colors == np.arange(start + first, start + first + len(some))[:, None]
+            points = np.concatenate([np.where(chosen, side, origin) for side in sides])
+            with _blamed(start + first):
+                values = self.problem.at_each(points)
+            some[:] = values[: len(some)]
+            if self.bottoms.size:
+                with np.errstate(all="ignore"):
+                    some -= values[len(some) :]
+
+    def _compiled(
+        self, native: Native, start: int, rows: NDArray, colors: NDArray, tops: NDArray
+    ) -> None:
+        problem = self.problem
+        points = [] if self.space is None else self.space.points
+        try:
+            x, lower = points.pop()
+        except IndexError:  # none is left, or another thread took it
+            x = np.empty(problem.x.shape, problem.x.dtype)
+            lower = np.empty(problem.native_shape, problem.dtype)
+        where = native.form, x, reals(problem.x), start
+        given = colors, tops, self.bottoms, lower, rows
+        reached = np.empty(1, np.int64)
+        with _blamed(reached):
+            native.entry(COLORED, colors.dtype)(*where, *given, reached)
+        points.append((x, lower))
+
+
+@contextmanager
+def _blamed(color: Any) -> Iterator[None]:
+    """Add to what f raises which color is displaced: a number, or an array that holds it then."""
+    try:
+        yield
+    except Exception as error:
+        number = int(np.ravel(color)[0])
+        error.add_note(f"raised by f with the columns of color {number} perturbed; {UNDEFINED}")
+        raise
+
+
+@dataclass
+class ColorLadders:
+    """Ladders on which all coordinates of a color climb together, each in steps of its own."""
+
+    problem: Problem
+    colors: NDArray
+    directions: NDArray  # how far each coordinate goes where t is 1
+    lows: NDArray
+    highs: NDArray
+    states: NDArray
+    calls = CALLS
+
+    def results(self, count: int) -> Outs:
+        shape = count, self.problem.base.size
+        return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill the values, errors and states of colors from `start`."""
+        step = max(1, SCRATCH // max(1, scratch_of(self.problem.base.size)))
+        for first in range(0, len(outs[0]), step):
+            self._climb(start + first, tuple(out[first : first + step] for out in outs))
+
+    def _climb(self, start: int, outs: Outs) -> None:
+        states = outs[-1]
+        states[:] = self.states[start : start + len(states)]
+        x = reals(self.problem.x)
+
+        def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+            rows = np.empty((len(active), self.problem.base.size), self.problem.base.dtype)
+            count = self.problem.batch_size
+            for first in range(0, len(active), count):
+                some = slice(first, first + count)
+                color = start + active[some, None]
+                points = x + np.where(self.colors == color, t[some, None] * self.directions, 0.0)
+                if self.lows.size:  # beyond which rounding may have led
+                    points = np.clip(points, self.lows, self.highs)
+                with _blamed(color[0]):
+                    rows[some] = self.problem.at_each(points.astype(x.dtype))
+            return rows, t
+
+        climb(self.problem.base, displaced, outs)

@@ -1,0 +1,334 @@
+"""Products with a Jacobian that is never formed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._core.dtypes import reals
+from .._core.protocols import NDArray
+from .._execution.messages import Outs
+from .._execution.run import run
+from .._kernels.ladder_extrapolate import STATE
+from .adaptive import Ladders, climb, lengths_of
+from .fixed_step import UNDEFINED, Columns, lost_step
+from .function import WIRTINGER, Problem
+from .options import Options
+from .solve import rows_of, steps_of
+from .steps import ADAPTIVE, Steps
+
+_BLOCK_BYTES = 1 << 20
+# Powers of what a displacement loses at its own element of x: what others may lose, of the longest.
+_GRAIN, _COARSE_GRAIN = 0.75, 0.5
+_NARROW = 2.0**-10  # of a ladder's length: with less room on one side, it climbs on the other
+
+
+def along(
+    problem: Problem, v: NDArray, steps: Steps, joint: bool = False
+) -> tuple[NDArray, NDArray]:
+    """
+    Return the derivative of f's real values along v, and its errors.
+
+    If these are `joint`, they are to be small beside the largest value, not each beside its own.
+    """
+    # The real numbers of v, in the places of those of x; a complex step goes along the imaginary.
+    direction = reals(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
+    shape = problem.base.shape
+    if not direction.any():
+        return np.zeros(shape), np.zeros(shape)
+    if not np.isfinite(direction).all():
+        return np.full(shape, np.nan), np.full(shape, np.inf)
+    # Steps along a direction that is subnormal would be too long to be numbers.
+    size = np.ldexp(1.0, np.frexp(np.abs(direction).max())[1] - 1)
+    results = []
+    for part, far in _parts(problem, direction / size, steps):
+        if far == 0:
+            results.append((np.full(shape, np.nan), np.full(shape, np.inf)))
+        elif steps.method == ADAPTIVE:
+            results.append(_ladder(problem, part, far, steps, joint))
+        else:
+            results.append((_difference(problem, part, far, steps), np.full(shape, np.inf)))
+    with np.errstate(all="ignore"):
+        value, error = (sum(each[1:], each[0]) * size for each in zip(*results, strict=True))
+    return value, error
+
+
+def slopes_along(
+    problem: Problem, v: NDArray, steps: Steps, count: int
+) -> tuple[NDArray, NDArray, NDArray]:
+    """
+    Return the slopes of f's real values after and before x along v, and the step of each row.
+
+    In the first of `count` rows no coordinate goes farther than its own step; in each other half as
+    far as in the one before. Slopes are NaN where bounds leave no room.
+    """
+    direction = reals(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
+    x = reals(problem.x)
+    x = x.astype(np.promote_types(x.dtype, float))
+    longest = _length(problem, direction, steps)
+    ts = np.ldexp(longest, -np.arange(count))
+    right, left = np.full((2, count, *problem.base.shape), np.nan)
+    if min(_room(x, direction, steps)) < longest:
+        return right, left, ts
+    base = problem.base.astype(float)
+    for k, t in enumerate(ts.tolist()):
+        for slopes, far in (right, t), (left, -t):
+            end = _point(problem, steps, x, far, direction)
+            width = _width(problem, [end, reals(problem.x)], direction, far)
+            with np.errstate(all="ignore"):
+                slopes[k] = (_at(problem, end).astype(float) - base) / width
+    return right, left, ts
+
+
+def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple[NDArray, Any]]:
+    """
+    Split a direction, where steps along all of it are lost beside large elements of x.
+
+    A function may depend on those as on small ones: on a date, or on an offset. With each part
+    comes how far to go along it: the step, or the length of a ladder.
+    """
+    if problem.imaginary:
+        yield direction, _length(problem, direction, steps)
+        return
+    spacings = steps.eps * np.abs(reals(problem.x).astype(float))
+    left = direction
+    while left.any():
+        if steps.method == ADAPTIVE:
+            far, grain = _unit_length(problem, left, steps), steps.eps**_GRAIN
+        else:
+            far = _length(problem, left, steps)
+            grain = (steps.eps / min(steps.factor, 1.0)) ** _COARSE_GRAIN
+        with np.errstate(all="ignore"):
+            lost = (left != 0) & ~(spacings <= grain * far * np.abs(left).max())
+        if lost[left != 0].all():
+            lost[:] = False  # the step is the caller's
+        for part in _sides(problem, np.where(lost, 0.0, left), far, steps):
+            yield part, far
+        left = np.where(lost, left, 0.0)
+
+
+def _sides(problem: Problem, direction: NDArray, far: Any, steps: Steps) -> Iterator[NDArray]:
+    """
+    Split a direction, where bounds leave no room for a step along all of it, either way.
+
+    In a corner, some elements of x can only go forth, and others only back.
+    """
+    if not steps.lows.size:
+        yield direction
+        return
+    x = reals(problem.x).astype(float)
+    up, down = _room(x, direction, steps)
+    extent, one_sided = _NARROW * far, _NARROW * far
+    if steps.method != ADAPTIVE:
+        extent, one_sided = _reach(steps) * far, steps.sided[-1, 0] * far
+    if min(up, down) >= extent or max(up, down) >= one_sided:
+        yield direction
+        return
+    with np.errstate(all="ignore"):
+        forth, back = steps.highs - x, x - steps.lows
+    ahead = np.where(direction > 0, forth >= back, back >= forth)
+    for part in (np.where(ahead, direction, 0.0), np.where(ahead, 0.0, direction)):
+        if part.any():
+            yield part
+
+
+def _reach(steps: Steps) -> float:
+    """Return how many steps central differences go to each side."""
+    return float(np.abs(steps.central).max(initial=0, where=[True, True, False]))
+
+
+def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) -> NDArray:
+    """Return the derivative along a direction by one step."""
+    shape = problem.base.shape
+    if problem.imaginary:
+        there = _at(problem, _point(problem, steps, reals(problem.x), t, np.roll(direction, 1)))
+        with np.errstate(all="ignore"):
+            return there / t
+    x = reals(problem.x)
+    x = x.astype(np.promote_types(x.dtype, float))
+    wide = np.promote_types(problem.base.dtype, float)
+    value = np.zeros(shape, wide)
+    stencil = steps.central
+    up, down = _room(x, direction, steps)
+    if min(up, down if (stencil[:, 1] < 0).any() else np.inf) < _reach(steps) * t:
+        stencil = steps.sided
+        sign = 1.0 if up >= down else -1.0
+        t = sign * min(t, max(up, down) / stencil[-1, 0])
+    if t == 0:
+        return np.full(shape, np.nan)
+
+    for first, last, weight in stencil.tolist():  # numbers of Python warn of nothing
+        ends = [_point(problem, steps, x, far * t, direction) for far in (first, last)]
+        width = _width(problem, ends, direction, (first - last) * t)
+        above = _at(problem, ends[0]).astype(wide)
+        below = _at(problem, ends[1]) if last else problem.base
+        with np.errstate(all="ignore"):
+            value += weight * (above - below) / width
+    return value
+
+
+@np.errstate(all="ignore")
+def _width(problem: Problem, ends: list[NDArray], direction: NDArray, nominal: float) -> Any:
+    """Return how far two points are apart along a direction, after rounding."""
+    nonzero = direction != 0
+    wide = np.promote_types(ends[0].dtype, float)
+    distance = (ends[0].astype(wide) - ends[1])[nonzero]
+    if not distance.any():
+        raise lost_step(problem, int(np.argmax(np.abs(direction))) // problem.stride)
+    width = (distance * direction[nonzero]).sum() / np.square(direction[nonzero]).sum()
+    return width if np.isfinite(width) else nominal
+
+
+@np.errstate(all="ignore")
+def _point(problem: Problem, steps: Steps, x: NDArray, far: float, direction: NDArray) -> NDArray:
+    """Return the point that is so far from x."""
+    point = x + far * direction
+    if steps.lows.size:  # beyond which rounding may have led
+        point = np.clip(point, steps.lows, steps.highs)
+    return point.astype(reals(problem.x).dtype)
+
+
+def _at(problem: Problem, point: NDArray) -> NDArray:
+    """Return f's real values at a point."""
+    try:
+        return problem.at(point)
+    except Exception as error:
+        error.add_note(
+            f"raised by f at x perturbed along the direction of the product; {UNDEFINED}"
+        )
+        raise
+
+
+@np.errstate(all="ignore")
+def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
+    """Return t such that no coordinate goes farther along t*v than its own step."""
+    lengths = steps.factor * steps.lengths
+    if not lengths.size:
+        lengths = steps.factor * np.maximum(1.0, np.abs(reals(problem.x).astype(float)))
+    lengths = np.broadcast_to(lengths, (problem.coordinates,))
+    largest = np.abs(direction).reshape(problem.coordinates, -1).max(axis=1)
+    return float(2.0 ** np.floor(np.log2(np.min((lengths / largest)[largest > 0]))))
+
+
+@np.errstate(all="ignore")
+def _room(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
+    """Return how far the bounds let x go along the direction, and against it."""
+    if not steps.lows.size:
+        return np.inf, np.inf
+    to_high = np.where(direction != 0, (steps.highs - x) / direction, np.nan)
+    to_low = np.where(direction != 0, (steps.lows - x) / direction, np.nan)
+    up = np.fmin.reduce(np.maximum(to_high, to_low))
+    down = np.fmin.reduce(np.maximum(-to_high, -to_low))
+    return float(up), float(down)
+
+
+@np.errstate(all="ignore")
+def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
+    """Return how far along a direction the ladders of its coordinates let it go, where t is 1."""
+    lengths = lengths_of(problem, steps).repeat(problem.stride)[: direction.size]
+    nonzero = direction != 0
+    return np.min((lengths / np.abs(direction))[nonzero])
+
+
+@np.errstate(all="ignore")  # for f, too, as steps that are far too large are part of the search
+def _ladder(
+    problem: Problem, direction: NDArray, length: Any, steps: Steps, joint: bool
+) -> tuple[NDArray, NDArray]:
+    coords = reals(problem.x)
+    x = coords.astype(float)
+    units = np.maximum(1.0, np.abs(x))
+    nonzero = direction != 0
+    unit = np.min((units / np.abs(direction))[nonzero])
+    up, down = (room / length for room in _room(x, direction, steps))
+    states = np.zeros(1, STATE)
+    states["length"], states["eps"], states["unit"] = length, steps.eps, unit / length
+    states["limit"], states["power"], states["joint"] = min(up, down), 1, joint
+    states["parts"] = problem.parts
+    spacing = steps.eps * np.abs(x)[nonzero] / np.abs(direction)[nonzero]
+    states["grain"] = spacing.min() / length
+    if min(up, down) < _NARROW:
+        states["side"], states["limit"] = 1 if up >= down else -1, max(up, down)
+    values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
+
+    def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+        rows = [
+            _at(problem, _point(problem, steps, x, far * length, direction)) for far in t.tolist()
+        ]
+        return np.stack(rows), t
+
+    climb(problem.base, displaced, (values, errors, states))
+    # The displacement of each coordinate is rounded to its format.
+    return values[0], errors[0] + steps.eps * np.abs(values[0])
+
+
+@dataclass(frozen=True)
+class Contracted:
+    """Products of a vector with the columns of the Jacobian, and their errors."""
+
+    work: Columns | Ladders
+    weights: NDArray  # for the real values of f
+
+    @property
+    def problem(self) -> Problem:
+        return self.work.problem
+
+    @property
+    def calls(self) -> float:
+        return self.work.calls
+
+    def results(self, count: int) -> Outs:
+        return (np.empty((count, *self.weights.shape[1:])), np.empty(count))
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill `outs` with what belongs to coordinates from `start`."""
+        products, errors = outs
+        step = max(1, _BLOCK_BYTES // max(1, self.problem.base.nbytes))
+        for first in range(0, len(products), step):
+            part = slice(first, min(first + step, len(products)))
+            results = self.work.results(part.stop - part.start)
+            self.work(start + first, results)
+            with np.errstate(all="ignore"):
+                products[part] = results[0].astype(float, copy=False) @ self.weights
+                errors[part] = np.inf
+                if isinstance(self.work, Ladders):
+                    errors[part] = results[1] @ np.abs(self.weights).max(axis=-1, initial=0)
+
+
+def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, NDArray]:
+    """Return w times the Jacobian, as f's dtype, and its errors."""
+    if problem.mode == WIRTINGER:
+        msg = (
+            "vjp of a complex function needs holomorphic=True: otherwise it has no single Jacobian"
+        )
+        raise ValueError(msg)
+    steps = steps_of(problem, options)
+    w = np.asarray(w).reshape(-1)
+    values = w[:, None]
+    if problem.dtype.kind == "c" and not problem.imaginary:
+        # (a + ib)(u + iv): the real values are u and v, the products' real and imaginary parts
+        values = np.stack([w, 1j * w], axis=1).reshape(-1, 1)
+    weights = np.concatenate([values.real, values.imag], axis=1).astype(float)
+    work = Ladders(problem, steps) if options.adaptive else Columns(problem, steps)
+    products, errors = run(
+        Contracted(work, weights), problem.coordinates, options.workers, options.progress
+    )
+    is_complex = w.dtype.kind == "c" or (problem.dtype.kind == "c" and not problem.imaginary)
+    result = products[:, 0] + 1j * products[:, 1] if is_complex else products[:, 0]
+    kind = (
+        problem.base.dtype if not is_complex else np.result_type(problem.base.dtype, np.complex64)
+    )
+    return result.astype(kind).reshape(problem.x.shape), errors.reshape(problem.x.shape)
+
+
+def blocks(problem: Problem, options: Options, size: int) -> Iterator[tuple[slice, NDArray]]:
+    """Give the rows of the transposed Jacobian in blocks of coordinates."""
+    steps = steps_of(problem, options)
+    parts = (
+        slice(start, min(start + size, problem.coordinates))
+        for start in range(0, problem.coordinates, size)
+    )
+    return (
+        (part, rows_of(problem, steps, options, part.stop - part.start, part.start))
+        for part in parts
+    )

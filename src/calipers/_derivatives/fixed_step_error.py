@@ -1,0 +1,289 @@
+"""Derivatives by fixed steps that know their error: what longer steps say otherwise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from .._core.dtypes import reals
+from .._core.protocols import NDArray
+from .._execution.messages import Outs
+from .._kernels.differences import FIXED, LOST
+from .._kernels.ladder_extrapolate import STATE
+from .adaptive import Ladders
+from .directions import along
+from .fixed_step import Columns, Evaluator, require_steps, runs
+from .function import Problem
+from .steps import Steps
+
+SLOPE_CALLS = 2  # of f, for the slopes of a column
+# Differences between x and a point to one side.
+RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
+
+
+@dataclass(frozen=True)
+class _Slope(Steps):
+    """Steps to one side, `factor` times as far as the lengths say."""
+
+    side: NDArray
+
+    @property
+    def central(self) -> NDArray:
+        return self.side
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """The slopes to the right and to the left, or across x where bounds leave no room for both."""
+
+    sides: tuple[Columns, ...]
+    calls = float(SLOPE_CALLS)
+
+    @property
+    def problem(self) -> Problem:
+        return self.sides[0].problem
+
+    def results(self, count: int) -> Outs:
+        shape, dtype = (count, self.problem.base.size), self.problem.base.dtype
+        return np.empty(shape, dtype), np.empty(shape, dtype), np.empty(count, np.int8)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Store the slopes of columns from `start`, a row each, and what became of each."""
+        right, left, status = outs
+        if len(self.sides) == 1:
+            self.sides[0](start, (right, status))
+            left[:] = right
+        elif self.problem.batched:
+            self._in_batches(np.arange(start, start + len(status)), outs)
+        else:
+            for work, out in zip(self.sides, (right, left), strict=True):
+                work(start, (out, status))
+
+    def at(self, columns: NDArray, outs: Outs) -> None:
+        """Store the same of some columns."""
+        if self.problem.batched and len(self.sides) > 1:
+            self._in_batches(columns, outs)
+            return
+        for part in runs(columns):
+            self(int(columns[part.start]), tuple(out[part] for out in outs))
+
+    def _in_batches(self, columns: NDArray, outs: Outs) -> None:
+        """Store both slopes, of which a library takes the values at once."""
+        problem, (*sides, status) = self.problem, outs
+        first, last = int(columns[0]), int(columns[-1]) + 1
+        tables = []
+        for work in self.sides:
+            table, every = work.steps.tables(problem.x, problem.stride, first, last)
+            tables.append(table[:, 0, columns - first])
+        require_steps(problem, first, every)
+        status[:] = every[columns - first]
+        with Evaluator(problem) as evaluate:
+            for block, numbers in evaluate.coordinates(columns):
+                points = (table[0, block] for table in tables)
+                values = evaluate.both(numbers, *points)
+                with np.errstate(all="ignore"):
+                    for out, table, value in zip(sides, tables, values, strict=True):
+                        value -= problem.base
+                        np.multiply(value, table[2, block, None], out=out[block])
+
+
+def slopes_of(problem: Problem, steps: Steps) -> Slopes:
+    """Return the work of taking slopes by some steps."""
+    if steps.lows.size:
+        return Slopes((Columns(problem, steps),))
+    fields = {name: getattr(steps, name) for name in Steps.__dataclass_fields__}
+    right, left = (
+        Columns(problem, _Slope(**fields, side=side), spare=[]) for side in (RIGHT, LEFT)
+    )
+    return Slopes((right, left))
+
+
+# Lengths without a common measure are rounded each in its own way.
+_LONGER = (1.0, 3.0**0.5, 3.0)
+_SPREAD = 30.0  # times what three samples differ by: by chance they are alike
+_ROUNDING = 4.0  # times eps of f, or of a complex step's value: what computing it may lose
+_TELLING = 1.5  # times as long as the shortest step, the longest one tells something
+_SHORTER = 0.25  # power of eps that the shortest step is multiplied by
+_SURE = 8.0  # times an error, or a value and its rounding: a farther result is another derivative
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """
+    Rows of the transposed Jacobian, their errors, and states as a ladder's, by fixed steps.
+
+    Each difference is taken with longer steps, too: what the results differ by tells of the error
+    that grows with the step, and of the noise of f. A far shorter one tells if f varies within a
+    step, where all of them are alike and wrong.
+    """
+
+    problem: Problem
+    steps: Steps
+
+    @cached_property
+    def _each(self) -> list[Columns]:
+        return [self._times(k) for k in _LONGER]
+
+    def _times(self, k: float) -> Columns:
+        """Return the work of steps that are so many times as long."""
+        steps = self.steps
+        if self.problem.imaginary:  # whose lengths are the steps
+            return Columns(self.problem, replace(steps, lengths=k * steps.lengths))
+        return Columns(self.problem, replace(steps, factor=k * steps.factor))
+
+    @property
+    def calls(self) -> float:
+        """How often f is called for a row."""
+        once = self._each[0].calls
+        return once * (len(_LONGER) if self.problem.imaginary else len(_LONGER) + 1)
+
+    def results(self, count: int) -> Outs:
+        """Return arrays for values and errors, a row each, and states."""
+        shape = count, self.problem.base.size // (2 if self.problem.imaginary else 1)
+        return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill `outs` with what belongs to coordinates from `start`."""
+        values, errors, states = outs
+        results = [_taken(work, start, len(states)) for work in self._each]
+        values[:], errors[:] = self._judged([rows for rows, *_ in results])
+        first, last = results[0], results[-1]
+        if not self.problem.imaginary:
+            errors += self._rounding(first)
+            errors[self._is_aliased(start, values)] = np.inf
+        errors[~np.isfinite(errors) | ~(last.steps >= _TELLING * first.steps)[:, None]] = np.inf
+        states["step"], states["status"] = last.steps, first.status
+        states["calls"] = self.calls * (first.status == FIXED)
+
+    def at(self, columns: NDArray, outs: Outs) -> None:
+        """Fill `outs` with what belongs to some coordinates."""
+        for part in runs(columns):
+            self(int(columns[part.start]), tuple(out[part] for out in outs))
+
+    def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the derivative of f's real values along v, and its errors."""
+        values = [along(self.problem, v, work.steps)[0] for work in self._each]
+        return self._judged([value[1::2] if self.problem.imaginary else value for value in values])
+
+    def _judged(self, results: Sequence[NDArray]) -> tuple[NDArray, NDArray]:
+        value, *others = results
+        with np.errstate(invalid="ignore"):
+            spread = np.max([np.abs(other - value) for other in others], axis=0)
+            return value, _SPREAD * spread + _ROUNDING * self.steps.eps * np.abs(value)
+
+    def _is_aliased(self, start: int, values: NDArray) -> NDArray:
+        """Tell which values are nothing beside a difference by a far shorter step."""
+        work = self._times(self.steps.eps**_SHORTER)
+        x, stride = self.problem.x, self.problem.stride
+        _, status = work.steps.tables(x, stride, start, start + len(values))
+        if (status == LOST).any():  # beside x, as shorter steps than the caller's may be
+            return np.zeros(values.shape, bool)
+        near = _taken(work, start, len(values))
+        with np.errstate(invalid="ignore"):
+            least = np.abs(values) + self._rounding(near)
+            return np.asarray(np.abs(near.rows - values) > _SURE * least)
+
+    def _rounding(self, taken: "_Taken") -> NDArray:
+        """Return what rounding of f leaves in differences."""
+        pairs = np.abs(self.problem.base).reshape(-1, self.problem.parts)
+        sizes = np.repeat(pairs.max(axis=1), self.problem.parts)
+        return np.asarray(_ROUNDING * self.steps.eps * taken.gains[:, None] * sizes)
+
+
+@dataclass(frozen=True)
+class ComplexSteps:
+    """
+    Complex steps of f, compared with differences along the real axis.
+
+    A function that is not analytic, as of `abs` or `conj`, has another derivative along the
+    imaginary axis, or none: there the difference counts. So it does for imaginary parts of results,
+    which complex steps do not differentiate.
+    """
+
+    imaginary: Repeated
+    real: Ladders
+    coarse: Steps  # of central differences, which most directions need
+
+    @property
+    def problem(self) -> Problem:
+        return self.imaginary.problem
+
+    @property
+    def calls(self) -> float:
+        """How often f is called for a row."""
+        return self.imaginary.calls + self.real.calls
+
+    def results(self, count: int) -> Outs:
+        """Return arrays for values and errors, a row each, and states."""
+        return self.real.results(count)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill `outs` with what belongs to coordinates from `start`."""
+        self.at(np.arange(start, start + len(outs[0])), outs)
+
+    def at(self, columns: NDArray, outs: Outs) -> None:
+        """Fill `outs` with what belongs to some coordinates."""
+        values, errors, states = outs
+        self.real.at(columns, outs)
+        exact = self.imaginary.results(len(columns))
+        self.imaginary.at(columns, exact)
+        calls = states["calls"] + exact[2]["calls"]
+        parts = slice(None, None, self._parts)
+        contradicted = _replace(values[:, parts], errors[:, parts], *exact[:2]).any(axis=1)
+        states[~contradicted] = exact[2][~contradicted]
+        states["calls"] = calls
+
+    def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the derivative of f's values along v, and its errors."""
+        exact, problem = self.imaginary.along(v), self.real.problem
+        near, _ = along(problem, v, self.coarse)
+        if self._parts == 1 and self._confirms(near, exact[0], float(np.abs(v).max(initial=0.0))):
+            return exact
+        values, errors = along(problem, v, self.real.steps, joint=True)
+        _replace(values[:: self._parts], errors[:: self._parts], *exact)
+        return values, errors
+
+    def _confirms(self, near: NDArray, exact: NDArray, length: float) -> bool:
+        """Return True if a central difference is as near to a complex step as any may be."""
+        eps, sizes = self.coarse.eps, np.abs(self.real.problem.base)
+        with np.errstate(invalid="ignore"):
+            allowed = eps ** (1 / 2) * np.abs(exact) + _SURE * eps ** (2 / 3) * length * sizes
+            return bool(np.all(np.abs(near - exact) <= allowed))
+
+    @property
+    def _parts(self) -> int:
+        """How many real numbers a result is, of which the first is differentiated."""
+        return 2 * self.real.problem.base.size // self.problem.base.size
+
+
+def _replace(values: NDArray, errors: NDArray, exact: NDArray, exact_errors: NDArray) -> NDArray:
+    """Store derivatives by complex steps; return where differences contradict them."""
+    with np.errstate(invalid="ignore"):
+        contradicted = np.abs(exact - values) > _SURE * errors + exact_errors
+    np.copyto(values, exact, where=~contradicted)
+    np.copyto(errors, exact_errors, where=~contradicted)
+    return np.asarray(contradicted)
+
+
+class _Taken(NamedTuple):
+    """Differences, a row each, how far they reach, and what they multiply rounding of f by."""
+
+    rows: NDArray
+    status: NDArray
+    steps: NDArray
+    gains: NDArray
+
+
+def _taken(work: Columns, start: int, count: int) -> _Taken:
+    problem = work.problem
+    rows, status = outs = work.results(count)
+    work(start, outs)
+    block = slice(start, start + count)
+    if problem.imaginary:
+        steps = np.broadcast_to(work.steps.lengths, problem.coordinates)[block]
+        return _Taken(rows.astype(float), status, steps, np.zeros(count))
+    table, _ = work.steps.tables(problem.x, problem.stride, start, start + count)
+    steps = np.abs(table[0, 0] - reals(problem.x)[:: problem.stride][block])
+    return _Taken(rows.astype(float), status, steps, np.abs(table[2]).sum(axis=0))

@@ -1,0 +1,438 @@
+"""hessian, by second differences of f or by differences of its gradient."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
+
+import numpy as np
+
+from .._core.arguments import require_callable
+from .._core.dtypes import reals
+from .._core.jit import work_clock
+from .._core.protocols import NDArray
+from .._core.types import ArrayLike, HessianOptions, Method
+from .._execution.checkpoint import Checkpoint
+from .._execution.messages import Outs
+from .._execution.run import Progress, run_parts
+from .._kernels.differences import ALIASED, BOUNDED, CONVERGED, EXCLUDED, NOISY, NONSMOOTH
+from .._kernels.ladder_extrapolate import STATE
+from .adaptive import CALLS, Ladders, climb, lengths_of, measured
+from .differentiate import Derivative, _sparse_derivative
+from .fixed_step import blame
+from .function import REAL, Problem
+from .options import Options, options_of
+from .solve import STATUS, Found, find, pose, require_memory, steps_of
+from .steps import Steps
+
+_AMPLIFIED = 1.15  # by extrapolation, at most
+_GAP_STEPS = 2.0 ** -np.arange(4, 24, 2)  # of the length: where one-sided differences are taken
+_CLOSER = 2.0**-4  # of a ladder's length, from which on another one is shorter
+_BLOCK = 64  # pairs of coordinates that climb together
+
+
+def require_real(problem: Problem, options: Options, from_gradient: bool) -> None:
+    """Refuse what has no Hessian here."""
+    if problem.mode != REAL or problem.dtype.kind == "c":
+        msg = "hessian needs real x and real f, without holomorphic=True and method='cs'"
+        raise ValueError(msg)
+    if options.sparsity is not None and not from_gradient:
+        msg = (
+            "hessian takes sparsity= only with gradient=: without it, f is evaluated for each "
+            "pair of elements"
+        )
+        raise ValueError(msg)
+
+
+def require_gradient(problem: Problem) -> None:
+    """Refuse what cannot be a gradient."""
+    if problem.shape != problem.x.shape:
+        msg = f"gradient must return x's shape {problem.x.shape}, got {problem.shape}"
+        raise ValueError(msg)
+
+
+def of_gradient(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Found]:
+    """Differentiate a gradient; what is not symmetric in the result is error."""
+    require_gradient(problem)
+    result = find(problem, steps_of(problem, options), options)
+    rows = result.rows
+    value = (rows + rows.T) / 2
+    error = np.full(rows.shape, np.inf)
+    if result.errors is not None:
+        # The error of what is NaN is infinite.
+        error = np.fmax((result.errors + result.errors.T) / 2, np.abs(rows - rows.T) / 2)
+    return value, error, result
+
+
+def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Found]:
+    """
+    Climb a ladder of mixed second differences for each pair of coordinates.
+
+    ``f(++) - f(+-) - f(-+) + f(--)`` over four times the product of the steps is even in t, like
+    the central difference, and its noise grows as 1/t**2.
+    """
+    if problem.base.size != 1:
+        msg = f"hessian needs a function with one value, got {problem.shape}: pass gradient="
+        raise ValueError(msg)
+    if not options.adaptive:
+        msg = "hessian without gradient= takes only method='adaptive'"
+        raise ValueError(msg)
+    started = work_clock()
+    n, steps = problem.coordinates, steps_of(problem, options)
+    pairs = pairs_of(problem, steps)
+    one = pairs.one
+    outs = np.full((n, n), np.nan), np.full((n, n), np.inf), np.zeros((n, n), np.int8)
+    value, error, met = outs
+    calls = 1 + steps.calls + _run(pairs, outs, options)
+    begun = np.where(one["side"] != 0, BOUNDED, one["status"]).astype(np.int8)
+    length = one["length"].copy()
+    closer, tried = _closer_steps(problem, steps, np.maximum(begun, met.max(axis=0, initial=0)))
+    calls += tried
+    if closer is not None:
+        others = pairs_of(problem, closer)
+        changed = others.one["length"] != length
+        i, j = others.coordinates(0, others.count)
+        chosen = replace(others, chosen=np.flatnonzero(changed[i] | changed[j]))
+        calls += _run(chosen, outs, replace(options, checkpoint=None, progress=False))
+        length = others.one["length"]
+    status = np.maximum(begun, met.max(axis=0, initial=0))
+    gaps, tried = _curvature_gaps(pairs)
+    calls += tried
+    status[gaps > 0] = np.maximum(status[gaps > 0], NONSMOOTH)
+    # Across a smooth surface, second derivatives of a C1 function jump by a matrix of rank one.
+    error[:] = np.fmax(error, np.sqrt(np.outer(gaps, gaps)) / 2)
+    status[one["status"] == EXCLUDED] = EXCLUDED
+    seconds = work_clock() - started
+    rows = value.astype(problem.base.dtype)
+    return rows, error, Found(rows, error, status, 0.25 * length, calls, seconds)
+
+
+def _closer_steps(problem: Problem, steps: Steps, status: NDArray) -> tuple[Steps | None, int]:
+    """
+    Return shorter steps if f varies faster along coordinates than mixed differences show.
+
+    To these, whose noise grows as 1/t**2, waves look like noise where a first derivative tells them
+    apart. With the steps comes how often f was called.
+    """
+    doubtful = np.flatnonzero((status == NOISY) | (status == ALIASED))
+    if not doubtful.size:
+        return None, 0
+    ladders = Ladders(problem.interpreted(), steps)
+    outs = ladders.results(len(doubtful))
+    ladders.at(doubtful, outs)
+    lengths, states = lengths_of(problem, steps), outs[-1]
+    closer = (states["status"] == CONVERGED) & (4 * states["step"] <= _CLOSER * lengths[doubtful])
+    lengths[doubtful[closer]] = 4 * states["step"][closer]
+    return replace(steps, lengths=lengths) if closer.any() else None, int(states["calls"].sum())
+
+
+def _curvature_gaps(pairs: Pairs) -> tuple[NDArray, int]:
+    """
+    Return by how much second derivatives to both sides of x differ, or 0 where they do not.
+
+    A central difference is the mean of both, whatever its step. For a smooth f the gap of one-sided
+    differences shrinks with the step; where it does not, down to the noise of f, it is a jump.
+    A step whose square over- or underflows shows none. With the gaps comes how often f was called.
+    """
+    problem, base = pairs.problem, float(pairs.problem.base[0])
+    x, gaps, calls = reals(problem.x), np.zeros(pairs.problem.coordinates), 0
+
+    def gap(i: int, t: float) -> tuple[float, float]:
+        """Return the gap by steps of t, and what rounding leaves in it."""
+        values = []
+        for multiple in (1, 2, -1, -2):
+            point = x.copy()
+            point[i] += multiple * t
+            values.append(
+                float(problem.at(np.clip(point, *pairs.limits) if pairs.limits else point)[0])
+            )
+        right, right2, left, left2 = values
+        largest = max(map(abs, (base, *values))) + abs(float(x[i]) * (right - left) / t)
+        noise = 64 * pairs.steps.eps * largest / t**2
+        return ((right2 - 2 * right) - (left2 - 2 * left)) / t**2, noise
+
+    for i in pairs.usable.tolist():
+        last = 0.0
+        for k, t in enumerate((pairs.one["length"][i] * _GAP_STEPS).tolist()):
+            if not sys.float_info.min <= t * t < np.inf:
+                break
+            with np.errstate(all="ignore"):
+                jump, noise = gap(i, t)
+            calls += 4
+            if not abs(jump) > noise:
+                break
+            if k > 0 and not 0.5 <= jump / last <= 2:
+                gaps[i] = 0.0
+                break
+            gaps[i] = abs(jump) if k > 1 else 0.0
+            last = jump
+    return gaps, calls
+
+
+def _run(pairs: Pairs, results: Outs, options: Options) -> int:
+    """Store the values, errors and statuses of pairs; return how often f was called."""
+    calls = 0
+
+    def store(first: int, outs: Outs) -> None:
+        nonlocal calls
+        values, errors, states = outs
+        i, j = pairs.coordinates(first, len(states))
+        for whole, part in zip(
+            results, (values[:, 0], errors[:, 0], states["status"]), strict=True
+        ):
+            whole[i, j] = whole[j, i] = part
+        calls += int(pairs.calls_of(i, j, states).sum())
+
+    n = pairs.problem.coordinates
+    every = n * (n + 1) // 2
+    report = Progress(options.progress, every)
+    try:
+        if pairs.count < every:
+            report.add(every - pairs.count, held=True)
+        checkpoint = Checkpoint.of(options.checkpoint)
+        run_parts(pairs, pairs.count, store, options.workers, report, checkpoint)
+    finally:
+        report.close()
+    return calls
+
+
+def pairs_of(problem: Problem, steps: Steps) -> Pairs:
+    """Return the work of taking mixed differences of a number by steps as a ladder's."""
+    steps = _both_sided(problem, steps)
+    one = measured(problem, steps)
+    # The others keep NaN: without room on both sides, there is no mixed difference.
+    usable = np.flatnonzero((one["side"] == 0) & (one["limit"] > 0))
+    limits = tuple(b.astype(problem.x.dtype) for b in (steps.lows, steps.highs) if b.size)
+    return Pairs(problem.interpreted(), steps, one, usable, limits)
+
+
+def _both_sided(problem: Problem, steps: Steps) -> Steps:
+    """
+    Return steps whose lengths are powers of two, and fit within bounds on both sides.
+
+    Points that are so far from x are exact on both sides of it, or what the gradient makes of their
+    difference would be taken for curvature.
+    """
+    lengths = lengths_of(problem, steps)
+    if steps.lows.size:
+        x = reals(problem.x).astype(float)
+        room = np.minimum(steps.highs - x, x - steps.lows)
+        lengths = np.where(room > 0, np.minimum(lengths, room), lengths)
+    with np.errstate(divide="ignore"):
+        return replace(steps, lengths=np.exp2(np.floor(np.log2(lengths))))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Mixed second differences by pairs of coordinates, of the first with all, and so on."""
+
+    problem: Problem
+    steps: Steps
+    one: NDArray  # the ladder along each coordinate, before it begins
+    usable: NDArray  # coordinates
+    limits: tuple[NDArray, ...]  # bounds, which rounding might exceed
+    chosen: NDArray | None = None  # numbers of pairs, if not all
+    calls = 2 * CALLS  # fewer on the diagonal
+
+    @property
+    def count(self) -> int:
+        n = len(self.usable)
+        return n * (n + 1) // 2 if self.chosen is None else len(self.chosen)
+
+    def coordinates(self, start: int, count: int) -> tuple[NDArray, NDArray]:
+        """Return both coordinates of pairs from `start`."""
+        n = len(self.usable)
+        first = np.arange(n) * (2 * n + 1 - np.arange(n)) // 2  # pair of each with itself
+        numbers = np.arange(start, start + count)
+        if self.chosen is not None:
+            numbers = self.chosen[numbers]
+        i = np.searchsorted(first, numbers, side="right") - 1
+        return self.usable[i], self.usable[i + numbers - first[i]]
+
+    def results(self, count: int) -> Outs:
+        return np.empty((count, 1)), np.empty((count, 1)), np.zeros(count, STATE)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill the values, errors and states of pairs from `start`."""
+        self.at(*self.coordinates(start, len(outs[0])), outs)
+
+    def at(self, i: NDArray, j: NDArray, outs: Outs) -> None:
+        """Fill the same of pairs of coordinates that are usable."""
+        for first in range(0, len(i), _BLOCK):
+            part = slice(first, first + _BLOCK)
+            self._climb(i[part], j[part], tuple(out[part] for out in outs))
+
+    @staticmethod
+    def calls_of(i: NDArray, j: NDArray, states: NDArray) -> NDArray:
+        """Return how often f was called for pairs."""
+        return np.asarray(np.where(i == j, states["calls"], 2 * states["calls"]))
+
+    def _climb(self, i: NDArray, j: NDArray, outs: Outs) -> None:
+        problem, one, (_, _, states) = self.problem, self.one, outs
+        states["eps"], states["power"] = self.steps.eps, 2
+        with np.errstate(all="ignore"):
+            states["length"] = one["length"][i] * one["length"][j]
+        states["limit"] = np.minimum(one["limit"][i], one["limit"][j])
+        states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
+        states["unit"] = np.minimum(one["unit"][i], one["unit"][j])
+        x = reals(problem.x)
+        rounding = np.full(len(i), np.inf)
+
+        def ends(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+            values = np.empty((len(active), 1), problem.base.dtype)
+            widths = np.empty(len(active))
+            sizes = np.zeros(len(i))
+            for row, pair, far in zip(range(len(active)), active, t, strict=True):
+                a, b = i[pair], j[pair]
+                values[row], widths[row], size = _end(
+                    problem, x, self.limits, one["length"], a, b, float(far)
+                )
+                sizes[pair] = np.fmax(sizes[pair], size)
+            rounding[active] = np.fmin(rounding[active], sizes[active] / (t * t))
+            return values, widths
+
+        climb(problem.base, ends, outs)
+        # The ladder sees sums, which are less than what was rounded where f(x + h) and f(x - h) are
+        # of unlike signs. No estimate has less of that than the step that leaves least.
+        with np.errstate(all="ignore"):
+            least = _AMPLIFIED * self.steps.eps * rounding / states["length"]
+        finite = np.isfinite(least)
+        outs[1][finite, 0] = np.maximum(outs[1][finite, 0], least[finite])
+
+
+def _end(
+    problem: Problem,
+    x: NDArray,
+    limits: tuple[NDArray, ...],
+    lengths: NDArray,
+    i: int,
+    j: int,
+    t: float,
+) -> tuple[Any, float, float]:
+    """
+    Return one of two sums of the mixed difference, by the sign of t, and its share of t*t.
+
+    With it comes what it would be if its terms were of one sign.
+    """
+    far, sign = abs(t), np.sign(t)
+    if i == j:
+        if sign < 0:
+            return 2 * problem.base, 0.0, float(2 * np.abs(problem.base[0]))
+        pairs = ((1, 0), (-1, 0))
+    else:
+        pairs = ((1, sign), (-1, -sign))
+    total: Any = 0.0
+    size = 0.0
+    for a, b in pairs:
+        point = x.copy()
+        point[i] += a * far * lengths[i]
+        point[j] += b * far * lengths[j]
+        try:
+            value = problem.at(np.clip(point, *limits) if limits else point)
+        except Exception as error:
+            blame(error, problem, i)
+            if i != j:
+                blame(error, problem, j)
+            raise
+        total, size = total + value, size + abs(float(value[0]))
+    width = far * far if i == j else 4 * far * far
+    return total, width if sign > 0 else 0.0, size
+
+
+def hessian(
+    f: Callable[..., Any] | None,
+    x: ArrayLike,
+    *,
+    gradient: Callable[..., Any] | None = None,
+    method: Method = "adaptive",
+    args: tuple[Any, ...] = (),
+    argnums: int = 0,
+    **options: Unpack[HessianOptions],
+) -> Derivative:
+    """
+    Compute the matrix of second derivatives of a scalar function, with error estimates.
+
+    From f alone it extrapolates mixed second differences, with about 30 calls of f for each pair of
+    elements of x. With `gradient` it takes about 12 calls of that for each element of x, and is
+    more accurate.
+
+    Parameters
+    ----------
+    f : callable or None
+        ``f(x, *args)`` returns one real number. It may be None if `gradient` is passed, and is then
+        not called.
+    x : array_like
+        Point of evaluation, real, of any shape.
+    gradient : callable, optional
+        ``gradient(x, *args)`` returns the gradient of f, of the shape of x. By default f is used.
+    method : {"adaptive", "2-point", "3-point", "5-point", "cs"}, default "adaptive"
+        As for `jacobian`. Without `gradient` only "adaptive" is available.
+    args : tuple, default ()
+        Other positional arguments of f.
+    argnums : int, default 0
+        Position of x among the positional arguments.
+    **options
+        Keywords of `jacobian`: step, scale, bounds, sparsity, kwargs, out_like, rowwise, batched,
+        holomorphic, workers, progress, checkpoint, memory_limit and target. `sparsity` requires
+        `gradient`, and is a symmetric pattern or "detect"; it gets a star coloring [1]_. Without
+        `gradient`, `bounds` must leave room on both sides of x: entries at a bound are NaN.
+
+    Returns
+    -------
+    Derivative
+        ``.value`` has shape ``x.shape + x.shape`` and is exactly symmetric; ``.error`` includes the
+        asymmetry that was removed. It converts to an array, so that it can be returned to ``hess=``
+        of a solver. Where a second derivative is discontinuous at x, the value is the mean of both
+        sides, the error is half their difference, and the status is NONSMOOTH.
+
+    Raises
+    ------
+    ValueError, TypeError, MemoryError, Exception
+        As for `jacobian`.
+
+    See Also
+    --------
+    gradgradcheck : Check second derivatives that you wrote.
+
+    References
+    ----------
+    .. [1] A. H. Gebremedhin, F. Manne, A. Pothen, "What color is your Jacobian? Graph coloring for
+       computing derivatives", SIAM Review 47 (2005) 629-705.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> h = calipers.hessian(lambda x: x[0] ** 2 * x[1], np.array([1.0, 3.0]))
+    >>> h.value.round(6)
+    array([[6., 2.],
+           [2., 0.]])
+    """
+    named = {"method": method, "args": args, "argnums": argnums}
+    chosen = options_of("hessian", HessianOptions, ("gradient", "method"), **named, **options)
+    function: Any = f if gradient is None else gradient
+    if function is None:
+        msg = "hessian needs f or gradient=, got neither"
+        raise TypeError(msg)
+    require_callable(**{"f" if gradient is None else "gradient": function})
+    problem = pose(function, x, chosen)
+    require_real(problem, chosen, gradient is not None)
+    if chosen.sparsity is not None:
+        require_gradient(problem)
+        return _sparse_derivative(problem, chosen, symmetric=True)
+    n = problem.coordinates
+    require_memory(n, n, problem.base.itemsize + 8, chosen.memory_limit)
+    compute = of_values if gradient is None else of_gradient
+    value, error, result = compute(problem, chosen)
+    shape = problem.x.shape
+    return Derivative(
+        value.reshape(shape + shape),
+        error.reshape(shape + shape),
+        result.step.reshape(shape),
+        STATUS[result.status].reshape(shape),
+        result.nfev,
+        None,
+        result.seconds,
+    )

@@ -1,0 +1,277 @@
+"""The format that f computes in, where its values tell: float32 inside a function of doubles.
+
+Formats of fewer bits tell themselves by what f does not tell apart: all the numbers that are
+rounded to one of theirs. Results in few bits may as well be exact, as steps and counts are.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._core.dtypes import FORMATS, reals
+from .._core.protocols import NDArray
+from .._kernels.ladder_irregular import in_few_bits
+from .function import Problem
+from .steps import FEWEST_BITS, Steps
+
+_MOVED = 2.0**-6  # of a number of x, or of the caller's length: well within a ladder's steps
+_LEFT = 2.0**-20  # of x, or 1: what is less may be left of such numbers, in few bits
+_NARROW = np.float16, np.float32
+# The numbers of each are among those of the one before it, but for how far they reach.
+NARROW_FORMATS = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
+SPACINGS = {name: 0.5 ** FORMATS[name].fraction for name in ("float32", *NARROW_FORMATS)}  # at 1
+_FEWEST = min(1 << FORMATS[name].fraction for name in NARROW_FORMATS)
+_LEAST = max(2.0 ** FORMATS[name].lowest for name in NARROW_FORMATS)
+_ASIDE = 2.0**-11  # of a spacing: how far from the middle of two numbers f is asked
+_OTHERS = 2.0**-3, 2.0**3  # times as large, where quantised inputs have the spacing that they had
+_BY_CHANCE = 10  # bits that may be 0 by chance
+# Times x, where few results are asked for more: those of one size tell little.
+_SIZES = *0.75 ** np.arange(1, 9), *1.5 ** np.arange(1, 7)
+_ROUNDINGS = 64.0  # of results that stay as they are, as those of a constant do
+_FARTHER = 4  # times as far, where few results stay as they are
+
+
+def in_its_format(problem: Problem, steps: Steps) -> Steps:
+    """Return steps that know which format f computes in, as far as its results look like one."""
+    steps, values = _by_results(problem, steps)
+    if not values.size:
+        return steps
+    result, more = _by_rounding_of_x(problem, steps)
+    return result if result.narrow else _by_last_bits(problem, result, [values, *more])
+
+
+def in_the_format_of_x(problem: Problem, steps: Steps, unsure: bool = True) -> Steps:
+    """
+    Return steps that know which format of few bits f rounds x to, if it does.
+
+    Whatever comes after that, f is the same up to the middle of two such numbers, and another one
+    beyond it; and so it is where x is smaller. It is asked if what others found leaves one
+    `unsure`; the steps' `calls` are those that this took.
+    """
+    steps = replace(steps, calls=0)
+    return _by_rounding_of_x(problem, steps)[0] if unsure and not steps.narrow else steps
+
+
+def _by_rounding_of_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArray]]:
+    """Return steps that know, and the values that f was asked for."""
+    every: list[NDArray] = []
+
+    def at(numbers: NDArray) -> NDArray | None:
+        nonlocal steps
+        steps = replace(steps, calls=steps.calls + 1)
+        values = _values_at(problem, steps, numbers)
+        if values is not None:
+            every.append(values)
+        return values
+
+    left = np.abs(problem.base).max(initial=0.0) < _least(problem)  # which is alike by chance
+    if left or steps.given:  # and how far to go
+        return steps, every
+    x = reals(problem.x).astype(float)
+    sizes = np.where(x == 0, 1.0, np.abs(x))
+    raised = np.maximum(1.0, sizes)  # beside which a small number may be lost
+    for size in (sizes, raised) if np.any(raised > sizes) else (sizes,):
+        name = _rounds_to(at, x, size, NARROW_FORMATS)
+        if name and any(_rounds_to(at, x, other * size, (name,)) for other in _OTHERS):
+            return _knowing(steps, name), every
+    return steps, every
+
+
+def _rounds_to(
+    at: Callable[[NDArray], NDArray | None], x: NDArray, sizes: NDArray, names: Sequence[str]
+) -> str:
+    """Return the first of some formats that f rounds numbers of some sizes to."""
+    finite = np.isfinite(x)
+    units = np.exp2(np.frexp(np.where(finite, np.maximum(sizes, _LEAST), 1.0))[1] - 1.0)
+    signs, random = np.where(x < 0, -1.0, 1.0), np.random.default_rng(0)
+    # In all of the formats; not the same one for all, whose changes may cancel.
+    numbers = units + units / _FEWEST * random.integers(0, _FEWEST, x.size)
+
+    def values_at(shift: float) -> NDArray | None:
+        return at(np.where(finite, signs * (numbers + shift * units), x))
+
+    return rounding_format(values_at, names)
+
+
+def rounding_format(values_at: Callable[[float], NDArray | None], names: Sequence[str]) -> str:
+    """
+    Return the first of some formats that a function rounds its argument to, or "".
+
+    Its argument are numbers of all of them. It is asked with each moved by a share of its power of
+    two: the results are the same up to the middle of two numbers of the format, and others beyond.
+    """
+    there = values_at(0.0)
+    for name in names:
+        inside = values_at((0.5 - _ASIDE) * SPACINGS[name])
+        if there is None or inside is None or not np.array_equal(there, inside):
+            return ""
+        beyond = values_at((0.5 + _ASIDE) * SPACINGS[name])
+        if beyond is not None and _move(there, beyond):
+            return name
+    return ""
+
+
+def _move(one: NDArray, other: NDArray) -> bool:
+    """Tell whether results are others, by more than they are rounded by themselves."""
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - other) <= _ROUNDINGS * np.finfo(one.dtype).eps * np.abs(one)
+    return not np.all(near | (one == other) | (np.isnan(one) & np.isnan(other)))
+
+
+def _by_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:
+    """
+    Return steps that know which format f's results are of, and these if they may be of one.
+
+    Of doubles one in 2**29 is a number of float32, so that even one result is no chance. But what f
+    only copies are numbers of x, and those in few bits may be exact, or what is left of others:
+    where all are such, f is asked once more, at numbers that float32 does not hold; and farther
+    away if that tells nothing. Those of float32 tell by their last bits alone.
+    """
+    base, nothing = problem.base, np.empty(0)
+    held = _HELD.get(problem.x.real.dtype.char + base.dtype.char)
+    if held is None or not (base.size and problem.x.size and held(base)):
+        return steps, nothing
+    every = base
+    # What is left of natural numbers is a multiple of their spacing, and small where few bits are.
+    least = 0.0
+    for far in _moves(problem, steps):
+        steps = replace(steps, calls=steps.calls + 1)
+        values = _values_at(problem, steps, _beside(problem, far))
+        if values is None:
+            return steps, nothing
+        every = np.concatenate([every, values])
+        if not held(every):
+            return steps, nothing
+        if base.dtype.char == "d" and _are_evident(every[np.abs(every) >= least]):
+            kind = next(kind for kind in _NARROW if _are_numbers_of(kind, every))
+            return _knowing(steps, np.dtype(kind).name), every
+        least = _least(problem)
+    return steps, every
+
+
+def _least(problem: Problem) -> float:
+    return _LEFT * max(1.0, float(np.abs(reals(problem.x)).max(initial=0.0)))
+
+
+def _by_last_bits(problem: Problem, steps: Steps, results: list[NDArray]) -> Steps:
+    """
+    Return steps that know which format of few bits all results are of, if that shows.
+
+    `results` are those at x and beside it first, and others. Of numbers with a fixed spacing, such
+    as integers, only the largest have as many bits. Those of a table are mostly the same beside x,
+    and somewhat farther away.
+    """
+    values, base = np.concatenate(results), problem.base
+
+    def more(numbers: NDArray) -> NDArray | None:
+        nonlocal steps, values
+        steps = replace(steps, calls=steps.calls + 1)
+        result = _values_at(problem, steps, numbers)
+        values = values if result is None else np.concatenate([values, result])
+        return result
+
+    if steps.given:
+        return steps
+    if _mostly_same(base, values[base.size :][: base.size]):
+        farther = more(_beside(problem, _FARTHER * _moves(problem, steps)[0]))
+        if farther is None or _mostly_same(base, farther):
+            return steps
+    for size in (*_SIZES, None):
+        name = next(
+            (name for name in reversed(NARROW_FORMATS) if _are_in_bits_of(name, values)), None
+        )
+        if name is None or np.ptp(values) == 0:
+            break
+        if _end_in_zeros(name, values[np.abs(values) >= _least(problem)]):
+            return _knowing(steps, name)
+        if size is None or more(size * reals(problem.x)) is None:
+            break
+    return steps
+
+
+def _mostly_same(one: NDArray, other: NDArray) -> bool:
+    return bool(2 * np.count_nonzero(one != other) < one.size)
+
+
+def _knowing(steps: Steps, name: str) -> Steps:
+    return replace(steps, eps=2.0 ** -max(FORMATS[name].fraction, FEWEST_BITS), narrow=name)
+
+
+def _moves(problem: Problem, steps: Steps) -> list[NDArray]:
+    """Return how far the numbers of x are moved, one time after the other."""
+    numbers = reals(problem.x)
+    if steps.lengths.size:  # as far as the caller, or the kind of x, lets it
+        near = np.repeat(steps.lengths, problem.stride if steps.lengths.size > 1 else 1)
+        return [_MOVED * near]
+    signs, sizes = np.where(numbers < 0, -1.0, 1.0), np.abs(numbers)
+    near = _MOVED * signs * np.where(sizes == 0, 1.0, sizes)
+    # A small number may be lost beside 1, and f saturated by a large one.
+    return [near, np.where(sizes < 1, _MOVED * signs, -0.5 * numbers)]
+
+
+def _beside(problem: Problem, far: NDArray) -> NDArray:
+    """Return other real numbers than those of x, about so far from them."""
+    shares = np.random.default_rng(0).uniform(0.5, 1.0, far.size)
+    with np.errstate(all="ignore"):
+        return np.asarray(reals(problem.x) + shares * far)
+
+
+def _values_at(problem: Problem, steps: Steps, numbers: NDArray) -> NDArray | None:
+    """Return what f gives for other real numbers than those of x, if it takes them."""
+    if steps.lows.size:
+        numbers = np.clip(numbers, steps.lows, steps.highs)
+    with np.errstate(all="ignore"):
+        try:
+            return problem.at(numbers)
+        except Exception:  # the differences will tell what f refuses
+            return None
+
+
+def _are_numbers_of(kind: Any, values: NDArray) -> bool:
+    with np.errstate(over="ignore"):
+        narrow = values.astype(kind)
+    return bool(np.all((narrow == values) | ~np.isfinite(values)))
+
+
+def _are_evident(values: NDArray) -> bool:
+    """Tell whether one of them has more bits than numbers that are exact mostly have."""
+    with np.errstate(over="ignore", invalid="ignore"):  # where a split is too large
+        few = in_few_bits(values[np.isfinite(values)].astype(float))
+    return not few.all()
+
+
+def _are_in_bits_of(name: str, values: NDArray) -> bool:
+    """Tell whether no value has more bits than numbers of a format."""
+    whole, _ = _as_integers(name, values)
+    return bool(np.all(whole == np.floor(whole)))
+
+
+def _end_in_zeros(name: str, values: NDArray) -> bool:
+    """
+    Tell whether values in the bits of a format end in zeros where they are large.
+
+    Those with a fixed spacing have as many bits as they are large, and zeros at the end by chance.
+    """
+    whole, exponents = _as_integers(name, np.unique(np.abs(values[values != 0])))
+    if not whole.size:
+        return False
+    whole = whole.astype(int)
+    ends = exponents + np.log2(whole & -whole).astype(int)
+    zeros = np.maximum(0, exponents - ends.min())
+    return bool(zeros.sum() >= _BY_CHANCE)
+
+
+def _as_integers(name: str, values: NDArray) -> tuple[NDArray, NDArray]:
+    """Return finite values as multiples of the spacing of a format, and their exponents."""
+    fractions, exponents = np.frexp(np.abs(values[np.isfinite(values)].astype(float)))
+    return fractions * 2.0 ** (1 + FORMATS[name].fraction), exponents
+
+
+# What tells whether results may be of a narrower format, by the formats of x and of them.
+_HELD = {
+    "dd": partial(_are_numbers_of, np.float32),
+    "ff": partial(_are_in_bits_of, "float16"),  # those of the others are in fewer
+}

@@ -1,0 +1,162 @@
+"""A Jacobian that is compiled and coloured once, and evaluated at many points."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .._core.arguments import is_integer
+from .._core.arrays import given_array
+from .._core.libraries import library_of
+from .._core.protocols import ArrayLibrary, NDArray
+from .._core.types import PlanOptions
+from .._execution.run import Pace, run
+from . import sparse
+from .fixed_step import Columns, Scratch
+from .function import REAL, Problem
+from .options import Options, options_of
+from .solve import arranged, beside, pose, require_room, require_rungs, rows_of, steps_of
+from .steps import require_inside
+
+
+class JacobianFunction:
+    """
+    A function that returns the Jacobian of a function; it is returned by `jacobian_function`.
+
+    Calls take the arguments of the function, ``jac(x, *args, **kwargs)``.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> jac = calipers.jacobian_function(lambda x, a: a * x**2)
+    >>> jac(np.array([1.0, 3.0]), 2.0).round(6)
+    array([[ 4.,  0.],
+           [ 0., 12.]])
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        x0: Any = None,
+        *,
+        args: tuple[Any, ...] = (),
+        argnums: Any = 0,
+        **options: Any,
+    ) -> None:
+        if not is_integer(argnums):
+            msg = f"argnums must be an int, got {argnums!r}: prepare one function for each argument"
+            raise TypeError(msg)
+        self._f = f
+        named = {"args": args, "argnums": argnums}
+        self._options = options_of("jacobian_function", PlanOptions, **named, **options)
+        self._position = argnums
+        self._plan: _Plan | None = None
+        if x0 is not None:
+            self._plan = self._planned(given_array(x0, "x0"), x0, self._options.args, {})
+            self._plan.check()
+
+    def __repr__(self) -> str:
+        """Write whose derivative it is, and by what method."""
+        name = getattr(self._f, "__name__", type(self._f).__name__)
+        return f"<Jacobian of {name}, {self._options.method}>"
+
+    def _planned(
+        self, x: NDArray, given: Any, others: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> "_Plan":
+        library = library_of(given)
+        x = x if library is None else given
+        kwargs = {**(self._options.kwargs or {}), **kwargs}
+        options = replace(self._options, args=others, kwargs=kwargs)
+        return _Plan(pose(self._f, x, options), options, library)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the Jacobian at the arguments of the function."""
+        k = self._position
+        if len(args) <= k:
+            given = f"{len(args)} {'was' if len(args) == 1 else 'were'} passed"
+            msg = (
+                f"the derivative is with respect to argument {k} of f, counted from 0, but {given}"
+            )
+            raise TypeError(msg)
+        given = args[k]
+        x = given if type(given) is np.ndarray else given_array(given, "x")
+        others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._options.args
+        plan = self._plan
+        if kwargs:  # they are part of a plan, and of this call only
+            plan = self._planned(x, given, others, kwargs)
+        elif plan is None or not plan.serves(x, given, others):
+            plan = self._plan = self._planned(x, given, others, kwargs)
+        found = plan(x, others, k)
+        return found if x is given else beside(given, found)
+
+
+class _Plan:
+    """What the Jacobians of one function at points of one kind share."""
+
+    def __init__(self, problem: Problem, options: Options, library: ArrayLibrary | None) -> None:
+        self._problem, self._options, self._library = problem, options, library
+        self._steps = steps_of(problem, options)
+        self._sparse = None
+        if options.sparsity is not None:
+            self._sparse = sparse.plan(problem, self._steps, options, lasting=True)
+        else:
+            require_room(problem, options)
+        self._dense_asks = (
+            options.adaptive
+            or options.method == "2-point"
+            or options.bounds is not None
+            or problem.native is None
+        )
+        self._general = options.adaptive or options.workers is not None or options.progress
+        # Then all that differs from call to call is x.
+        self._only_moves = not (
+            self._general or self._dense_asks or self._sparse or problem.mode != REAL
+        )
+        self._count = problem.coordinates
+        self._shape = problem.x.shape
+        self._dtype = problem.x.real.dtype if problem.imaginary else problem.x.dtype
+        self._pace = Pace()
+        self._spare: list[Scratch] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_spare": []}  # compiled code, which is of one process
+
+    def serves(self, x: NDArray, given: Any, others: tuple[Any, ...]) -> bool:
+        same = x.shape == self._shape and x.dtype == self._dtype
+        return same and library_of(given) is self._library and self._problem.same_kinds(others)
+
+    def check(self) -> None:
+        """Check a sparsity pattern at the point that was planned with."""
+        if self._sparse is not None:
+            self._sparse(self._problem)
+
+    def _asks_base(self) -> bool:
+        """Whether f(x) itself is needed, beside displaced values."""
+        if self._sparse is not None:
+            return self._sparse.asks_base(self._problem)
+        return self._dense_asks
+
+    def __call__(self, x: NDArray, others: tuple[Any, ...], position: int) -> Any:
+        as_planned = x.dtype == self._dtype and x.flags.c_contiguous
+        if self._only_moves and not others and as_planned:
+            work = Columns(self._problem, self._steps, self._spare, x)
+            return arranged(self._problem, run(work, self._count, pace=self._pace)[0])
+        problem = self._problem.moved(x, others[:position], others[position:], self._asks_base())
+        steps = self._steps
+        if problem.mode != REAL and self._sparse is None:  # their lengths are those of x
+            steps = steps_of(problem, self._options)
+        elif self._options.adaptive:
+            require_rungs(problem, steps, self._options)
+        if steps.lows.size:
+            require_inside(problem.x, steps.lows, steps.highs)
+        if self._sparse is not None:
+            return self._sparse(problem).value
+        if self._general:
+            options = self._options
+            rows = rows_of(problem, steps, options, self._count, report=options.progress)
+            return arranged(problem, rows)
+        work = Columns(problem, steps, self._spare if steps is self._steps else None)
+        rows, _ = run(work, self._count, pace=self._pace)
+        return arranged(problem, rows)

@@ -1,0 +1,284 @@
+"""Evaluate a numerical derivative: prepare f and x, choose steps, run, shape the result."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+from .._core.arguments import is_integer, require_callable
+from .._core.arrays import given_array
+from .._core.dtypes import reals
+from .._core.jit import work_clock
+from .._core.libraries import device_module, is_device_function, library_of, on_device
+from .._core.protocols import NDArray
+from .._execution.checkpoint import Checkpoint
+from .._execution.run import run
+from .._kernels.differences import NAMES_OF_STATUS, NOISY, NONSMOOTH
+from .adaptive import Ladders, Values
+from .compiled import Foreign
+from .fixed_step import Columns, lost_step
+from .function import IMAGINARY, WIRTINGER, Problem, are_boxed, empty_like
+from .options import Options
+from .precision import in_its_format, in_the_format_of_x
+from .steps import Steps, modes_of, plan_steps
+
+STATUS = np.array(NAMES_OF_STATUS)
+
+
+_SPACINGS = 8.0  # of x, that a first step takes for a quarter of it to be exact
+
+
+@dataclass(frozen=True)
+class Found:
+    """A dense derivative by rows of its transpose, and what is known of each."""
+
+    rows: NDArray
+    errors: NDArray | None
+    status: NDArray
+    step: NDArray
+    nfev: int
+    seconds: float
+
+
+def runs_on_device(f: Any, x: Any, target: str | None) -> bool:
+    """Tell whether f is evaluated on a device: as asked, or because x is there, or f is for it."""
+    if target is not None:
+        return target == "cuda"
+    return on_device(x=x) or is_device_function(f)
+
+
+def fetched(x: Any, name: str = "x") -> NDArray:
+    """Return an array as one on the host, wherever it is."""
+    if on_device(x=x):
+        copy: NDArray = device_module("arrays").operand(x, name).to_host()
+        return copy
+    return np.asarray(given_array(x, name))
+
+
+def as_point(x: Any) -> tuple[NDArray, bool]:
+    """Return x as a new floating array in C order, and whether it is a number."""
+    array = given_array(x, "x")
+    if array.dtype.kind in "biu":
+        array = array.astype(float)
+    native = np.dtype(array.dtype.type)  # in the machine's byte order
+    if native.kind not in "fc" or native.isbuiltin != 1:
+        got = f"dtype {array.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
+        msg = f"x must be an array of real or complex numbers, got {got}"
+        if isinstance(x, dict):
+            msg += ": ravel its arrays into one array, and split that in f"
+        elif are_boxed(array):
+            msg += ": pass only numbers, as numpy.asarray(x, float)"
+        raise TypeError(msg)
+    return np.array(array, dtype=native, order="C", subok=False), array.ndim == 0
+
+
+def pose(
+    f: Any,
+    x: Any,
+    options: Options,
+    dense: bool = False,
+) -> Problem:
+    """Return the problem of differentiating f with respect to its argument `options.argnums`."""
+    args, position = options.args, options.argnums
+    require_callable(f=f)
+    if not is_integer(position) or not 0 <= position <= len(args):
+        what = f"an int from 0 to {len(args)}" if args else "0"
+        msg = (
+            f"argnums is {position!r}: it must be {what}, an index of f's positional "
+            "arguments, which are x and those of args="
+        )
+        raise ValueError(msg)
+    if runs_on_device(f, x, options.target):
+        f, x, options = device_module("derivatives").as_host(f, x, options)
+    elif library_of(x) is not None and not isinstance(f, Dispatcher):
+        fills = options.out_like is not None and not options.rowwise
+        f = Foreign(f, position + options.rowwise, x, fills)
+    point, scalar = as_point(x)
+    _require_doubles("x", point.dtype, options)
+    mode = modes_of(point, options.method, options.holomorphic)
+    if mode == IMAGINARY:
+        point = point.astype(np.result_type(point.dtype, np.complex64))
+    if dense and options.out_like is not None:  # else f has to be asked for its size
+        size = empty_like(options.out_like).size
+        require_memory(size, point.size, point.itemsize, options.memory_limit)
+    problem = Problem(
+        f,
+        args[:position],
+        point,
+        args[position:],
+        dict(options.kwargs or {}),
+        mode,
+        scalar,
+        options.out_like,
+        options.rowwise,
+        options.batched,
+        getattr(f, "batch_bytes", Problem.batch_bytes),
+    )
+    _require_doubles("f(x)", problem.dtype, options)
+    return problem
+
+
+def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
+    """Refuse formats of which no ladder is made."""
+    if options.adaptive and dtype.char in "egG":
+        msg = (
+            f"method='adaptive' needs {name} in float32 or float64, got {dtype}: convert "
+            "it, or use method='5-point'"
+        )
+        raise ValueError(msg)
+
+
+def steps_of(problem: Problem, options: Options) -> Steps:
+    """Plan steps as the caller wants them; a ladder's by the format that f computes in."""
+    chosen = options.method, options.step, options.scale, options.bounds
+    steps = plan_steps(problem.x, problem.mode, problem.dtype, *chosen)
+    if not options.adaptive:
+        return steps
+    require_rungs(problem, steps, options)
+    return in_its_format(problem, steps)
+
+
+def require_rungs(problem: Problem, steps: Steps, options: Options) -> None:
+    """Refuse ladders of the caller that rounding of x leaves no rungs."""
+    if options.step is None and options.scale is None:
+        return
+    x = reals(problem.x)[:: problem.stride]
+    first = 0.25 * steps.lengths
+    with np.errstate(invalid="ignore"):
+        lost = (first > 0) & (first < _SPACINGS * np.spacing(np.abs(x)))
+    if lost.any():
+        raise lost_step(problem, int(np.argmax(lost)))
+
+
+def free_memory() -> float:
+    """Return the bytes of memory that the machine has left, or infinity if it does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            sizes = dict(line.split(":") for line in lines)
+        return 1024.0 * int(sizes["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        pass
+    if sys.platform != "win32":
+        with suppress(OSError, ValueError):
+            return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return float("inf")
+
+
+def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) -> None:
+    """Refuse a dense result that does not fit."""
+    needed = rows * columns * itemsize
+    if needed <= (1 << 20):
+        return
+    allowed = free_memory() if limit is None else limit
+    if needed > allowed:
+        msg = (
+            f"the dense derivative of {rows} values with respect to {columns} elements "
+            f"needs {needed / 1000000000.0:.3g} GB, and the limit is "
+            f"{allowed / 1000000000.0:.3g} GB: pass sparsity=, use jvp, vjp, "
+            "linear_operator or jacobian_blocks, or raise memory_limit="
+        )
+        raise MemoryError(msg)
+
+
+def require_room(problem: Problem, options: Options, errors: bool = False) -> None:
+    """Refuse a dense Jacobian, and its errors, if that does not fit."""
+    itemsize = 16 if errors else problem.base.itemsize  # values and errors in binary64
+    require_memory(problem.base.size, problem.coordinates, itemsize, options.memory_limit)
+
+
+def rows_of(
+    problem: Problem,
+    steps: Steps,
+    options: Options,
+    count: int,
+    start: int = 0,
+    report: Any = False,
+) -> NDArray:
+    """Return rows of the transposed Jacobian, in real numbers, and nothing about them."""
+    work = Values(Ladders(problem, steps)) if options.adaptive else Columns(problem, steps)
+    kept = Checkpoint.of(options.checkpoint)
+    return run(work, count, options.workers, report, start=start, checkpoint=kept)[0]
+
+
+def find(problem: Problem, steps: Steps, options: Options) -> Found:
+    """Differentiate along every coordinate."""
+    started = work_clock()
+    count = problem.coordinates
+    way: dict[str, Any] = {"workers": options.workers, "progress": options.progress}
+    kept = Checkpoint.of(options.checkpoint)
+    if options.adaptive:
+        values, errors, states = run(Ladders(problem, steps), count, **way, checkpoint=kept)
+        nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
+        # A staircase has noise or kinks, or stands still everywhere.
+        met = states["status"]
+        unsure = not values.any() or ((met == NOISY) | (met == NONSMOOTH)).any()
+        planned = in_the_format_of_x(problem, steps, bool(values.size and unsure))
+        nfev += planned.calls
+        if planned.narrow != steps.narrow:
+            values, errors, states = run(Ladders(problem, planned), count, **way)
+            nfev += int(states["calls"].sum())
+        status, step = states["status"].astype(np.int8), states["step"]
+        rows = values.astype(problem.base.dtype, copy=False)
+        return Found(rows, errors, status, step, nfev, work_clock() - started)
+    rows, status = run(Columns(problem, steps), count, **way, checkpoint=kept)
+    seconds = work_clock() - started
+    return Found(rows, None, status, *_spent(problem, steps, count), seconds)
+
+
+def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
+    """Return the steps that were taken, and how often f was called."""
+    if problem.imaginary:
+        lengths = np.broadcast_to(steps.lengths, (count,))
+        return lengths, 1 + problem.batched + int(np.count_nonzero(lengths))
+    table, _ = steps.tables(problem.x, problem.stride, 0, count)
+    x = reals(problem.x)[:: problem.stride][:count]
+    calls = np.count_nonzero(table[0] != x)
+    if not steps.one_sided:
+        calls += np.count_nonzero(table[1] != x)
+    return np.abs(table[0, 0] - x), 1 + problem.batched + int(calls)
+
+
+def arranged(problem: Problem, rows: NDArray) -> Any:
+    """Return rows of real numbers as an array of shape f(x).shape + x.shape: a view, or a pair."""
+    if problem.dtype.kind == "c" and not problem.imaginary:
+        rows = rows.view(problem.dtype)
+    if problem.mode == WIRTINGER:
+        by_real, by_imaginary = rows[0::2], rows[1::2]
+        holomorphic = (by_real - 1j * by_imaginary) / 2
+        return tuple(_shaped(problem, r) for r in (holomorphic, (by_real + 1j * by_imaginary) / 2))
+    return _shaped(problem, rows)
+
+
+def arranged_errors(problem: Problem, errors: NDArray) -> Any:
+    """Return errors of real numbers as those of what `arranged` returns."""
+    if problem.dtype.kind == "c":
+        errors = np.hypot(errors[:, 0::2], errors[:, 1::2])
+    if problem.mode == WIRTINGER:
+        each = _shaped(problem, (errors[0::2] + errors[1::2]) / 2)
+        return each, each
+    return _shaped(problem, errors)
+
+
+def _shaped(problem: Problem, rows: NDArray) -> NDArray:
+    if problem.x.ndim == 1 and len(problem.shape) == 1:
+        return rows.T
+    whole = rows.reshape(problem.x.shape + problem.shape)
+    inner, outer = problem.x.ndim, len(problem.shape)
+    return whole.transpose(*range(inner, inner + outer), *range(inner))
+
+
+def beside(x: Any, value: Any) -> Any:
+    """Return a derivative where x is, and one that is dense as an array of its library."""
+    if on_device(x=x):
+        return device_module("derivatives").at_home(value, x)
+    library = library_of(x)
+    if isinstance(value, tuple):
+        return tuple(beside(x, part) for part in value)
+    dense = isinstance(value, np.ndarray | np.generic)
+    return library.from_numpy(value) if library is not None and dense else value

@@ -1,0 +1,323 @@
+"""Which entries of a Jacobian may be other than zero: as given, or found; and whether f agrees."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from .._core.dtypes import reals
+from .._core.protocols import NDArray
+from .._kernels.differences import NONFINITE
+from .adaptive import lengths_of
+from .coloring import Coloring, StarColoring, decompress, product, recover, small
+from .fixed_step import Columns
+from .function import Problem
+from .options import Options
+from .solve import steps_of
+from .steps import METHODS, Steps
+
+_DETECTED = 3  # points at which a pattern is looked for
+_BLOCK_BYTES = 1 << 24
+_ROUNDING = 64.0  # times eps of f
+_REPEATED = 16.0  # times that f differs from itself
+_SURELY, _MAYBE = 1e-3, 1e-5  # shares of a row that it differs by, if entries are missing
+_SUSPECTS = 32  # rows, of those along which f changes by more than a pattern allows
+_GUESSES = 4  # of those which may do so, or be noisy
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which entries may be other than zero, by columns, and what is evaluated together."""
+
+    indptr: NDArray
+    indices: NDArray
+    shape: tuple[int, int]
+    coloring: Coloring
+
+    def split(self, levels: NDArray) -> "Pattern":
+        """Return the same with a color for each level of columns that have one color here."""
+        pairs = np.stack((self.coloring.colors.astype(np.intp), levels))
+        unique, colors = np.unique(pairs, axis=1, return_inverse=True)
+        count = unique.shape[1]
+        coloring = replace(self.coloring, colors=small(colors.reshape(-1), count), count=count)
+        return replace(self, coloring=coloring)
+
+    def sources(self) -> tuple[NDArray, NDArray, NDArray]:
+        """Return where each entry is read: row, color, and column that was displaced."""
+        columns = np.repeat(np.arange(self.shape[1]), np.diff(self.indptr))
+        rows = self.indices
+        if isinstance(self.coloring, StarColoring):
+            mirrored = self.coloring.mirrored
+            rows, columns = np.where(mirrored, columns, rows), np.where(mirrored, rows, columns)
+        return rows, self.coloring.colors[columns].astype(np.intp), columns
+
+    def recover(
+        self,
+        differences: NDArray,
+        weight: NDArray,
+        data: NDArray,
+        accumulate: bool,
+        below: NDArray | None,
+    ) -> None:
+        """Store the entries, or add to them, from differences by color; see `decompress`."""
+        entries, outs = (self.indptr, self.indices), (differences, weight, data)
+        if isinstance(self.coloring, StarColoring):
+            if below is not None:
+                with np.errstate(all="ignore"):
+                    differences -= below
+            recover(*entries, self.coloring, *outs, accumulate)
+        else:
+            decompress(*entries, self.coloring.colors, *outs, accumulate, below)
+
+
+class Entries:
+    """The entries of a matrix by color."""
+
+    def __init__(self, color: NDArray, count: int) -> None:
+        self._order = np.argsort(color, kind="stable")
+        self._starts = np.searchsorted(color[self._order], np.arange(count + 1))
+
+    def of(self, first: int, count: int) -> NDArray:
+        """Return the places of those that are found from some colors."""
+        return self._order[self._starts[first] : self._starts[first + count]]
+
+
+class Strays:
+    """
+    Rows that change with a color, and have an entry in none of its columns.
+
+    A row that depends on none of them is the same to the last bit: what is not shows an entry that
+    is left out, however small that is beside others of the row.
+    """
+
+    def __init__(self, pattern: Pattern, base: NDArray, eps: float) -> None:
+        self._row = pattern.indices
+        self._color = np.repeat(pattern.coloring.colors, np.diff(pattern.indptr))
+        self._count = pattern.coloring.count
+        self.rows = np.zeros(pattern.shape[0], bool)
+        self._noise = _ROUNDING * eps * np.abs(base.astype(float))
+
+    @cached_property
+    def _entries(self) -> Entries:
+        return Entries(self._color, self._count)
+
+    def look(self, first: int, changes: NDArray, least: NDArray | None = None) -> None:
+        """Look at changes by colors from `first`; beyond `least`, or rounding, they tell."""
+        whole = len(changes) == self._count
+        entries = slice(None) if whole else self._entries.of(first, len(changes))
+        outside = changes != 0
+        outside[self._color[entries] - first, self._row[entries]] = False
+        if outside.any():
+            with np.errstate(all="ignore"):
+                sizes = np.where(outside, np.abs(changes), 0.0)
+                self.rows |= (sizes > (self._noise if least is None else least)).any(axis=0)
+
+
+def detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray, NDArray, int]:
+    """
+    Return the pattern of what changes when a coordinate does, at x and at points near it.
+
+    And how often f was called for it.
+    """
+    random = np.random.default_rng(0)
+    m, n = problem.base.size, problem.coordinates
+    bounds = options.bounds
+    wide = Options(method="2-point", bounds=bounds)
+    limits = steps_of(problem, wide)
+    keys = [np.empty(0, np.int64)]
+    calls = 0
+    for k in range(_DETECTED):
+        x = problem.x
+        if k:
+            x = x * (1 + 2.0**-8 * random.uniform(-1, 1, x.shape)) + (x == 0) * random.uniform(
+                -(2.0**-8), 2.0**-8, x.shape
+            )
+            if limits.lows.size:
+                shape = x.shape
+                x = np.clip(x, limits.lows.reshape(shape), limits.highs.reshape(shape))
+        near = problem.moved(x.astype(problem.x.dtype), problem.before, problem.after, True)
+        steps = steps_of(near, wide)
+        work = Columns(near, steps)
+        calls += 1
+        step = max(1, _BLOCK_BYTES // max(1, m * problem.base.itemsize))
+        for start in range(0, n, step):
+            count = min(step, n - start)
+            outs = work.results(count)
+            work(start, outs)
+            calls += count
+            column, row = np.nonzero(outs[0])  # NaN is not zero
+            keys.append((start + column) * m + row)
+            if symmetric:  # what one side has shown, the other has
+                keys.append(row * m + start + column)
+    entries = np.unique(np.concatenate(keys))
+    column, row = np.divmod(entries, max(m, 1))
+    index = np.int32 if max(m, entries.size) < 2**31 else np.int64
+    indptr = np.zeros(n + 1, index)
+    np.cumsum(np.bincount(column, minlength=n), out=indptr[1:])
+    return indptr, row.astype(index), calls
+
+
+def verify(
+    problem: Problem,
+    steps: Steps,
+    pattern: Pattern,
+    strays: Strays,
+    data: NDArray,
+    errors: NDArray,
+    points: NDArray,
+    status: NDArray,
+) -> int:
+    """
+    Raise ValueError if f changes along a random direction by more than its pattern allows.
+
+    Or in rows that were seen to change with columns that they do not have, the `strays`.
+    What the derivatives predict is not exact. By how much it may be wrong is seen from their
+    estimated errors, if there are any, and from f itself: what halving the displacement does to the
+    odd part of its change and, if differences were taken to one side, the even part. What still
+    looks like a missing entry, at a kink or in noise, is asked for by itself.
+    Return how often f was called.
+    """
+    m, n = pattern.shape
+    length = np.bincount(pattern.indices, minlength=m)
+    if np.all(length == n):
+        return 0
+    random = np.random.default_rng(0)
+    shift = _displacements(problem, steps, points)
+    shift *= random.uniform(1, 1.5, n) * random.choice([-1.0, 1.0], n)
+    shift[status > NONFINITE] = 0.0
+    base = problem.base.astype(float)
+    central = True
+    if steps.lows.size:
+        shift, central = _within(reals(problem.x).astype(float), shift, steps)
+    with np.errstate(all="ignore"):
+        above, below, displacement = _sides(problem, steps, shift, central)
+        above_half, below_half, _ = _sides(problem, steps, shift / 2, central)
+        change, half = above - below, above_half - below_half
+        if data.dtype.char not in "fd":
+            data = data.astype(float)
+        finite = np.where(np.isfinite(data), data, 0)
+        predicted, scale = product(pattern.indptr, pattern.indices, finite, displacement, m)
+        bent = np.abs(change - 2 * half)
+        even = central * np.abs(above + below - 2 * base)
+        size = np.maximum(np.abs(above), np.maximum(np.abs(below), np.abs(base)))
+        noise = _ROUNDING * steps.eps * size * (2 + length)
+        unsure = np.where(np.isfinite(errors), errors, 0).astype(data.dtype)
+        doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(displacement), m)[0]
+        surely = _SURELY * scale + 4 * (bent + even + doubt) + noise
+        one_sided = not central or (steps.method in METHODS and steps.one_sided)
+        allowed = _MAYBE * scale + 4 * (bent + one_sided * even + doubt) + noise
+        missing = np.abs(change - predicted) > allowed
+        missing &= np.abs(2 * half - predicted) > allowed
+    missing = (missing | strays.rows) & (length < n)
+    calls = 4 if central else 2
+    if missing.any():
+        rows = np.flatnonzero(missing)
+        with np.errstate(all="ignore"):
+            excess = np.fmax(np.abs(change - predicted)[rows] / surely[rows], 0.0)
+        excess[strays.rows[rows]] = np.inf
+        order = np.argsort(-excess, kind="stable")
+        rows = rows[order[: max(_GUESSES, min(_SUSPECTS, np.count_nonzero(excess > 1)))]]
+        calls += 2 + len(rows)
+        rows = np.sort(_of_others(problem, steps, pattern, shift, rows))
+        if not len(rows):
+            return calls
+        more = ", ..." if len(rows) > 5 else ""
+        msg = (  # one random direction need not show all of them
+            f"sparsity misses entries in {len(rows)} or more rows "
+            f"({', '.join(map(str, rows[:5]))}{more}): f depends there on columns that the "
+            "pattern lacks; add them, or pass sparsity='detect'"
+        )
+        raise ValueError(msg)
+    return calls
+
+
+def _sides(
+    problem: Problem, steps: Steps, shift: NDArray, central: bool
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return f where x is displaced and on the other side, or at x, and how far these are apart."""
+    top = _displaced(problem, steps, shift)
+    if central:
+        bottom = _displaced(problem, steps, -shift)
+        above, below = problem.at_each(np.stack((top, bottom)))
+    else:
+        bottom, below = reals(problem.x), problem.base
+        above = problem.at(top)
+    return above.astype(float), below.astype(float), top.astype(float) - bottom.astype(float)
+
+
+def _displaced(problem: Problem, steps: Steps, shift: NDArray) -> NDArray:
+    """Return the coordinates, displaced, in their own dtype."""
+    x = reals(problem.x)
+    point = x.astype(float) + shift
+    if steps.lows.size:  # beyond which rounding may have led
+        point = np.clip(point, steps.lows, steps.highs)
+    return point.astype(x.dtype)
+
+
+def _within(x: NDArray, shift: NDArray, steps: Steps) -> tuple[NDArray, bool]:
+    """
+    Return how far each coordinate goes within the bounds, and whether all can go back as far.
+
+    Where one cannot, its change would count as the even part of f's, and excuse anything: then all
+    of them go to one side only.
+    """
+    forth, back = steps.highs - x, x - steps.lows
+    far = np.abs(shift)
+    if np.all(far <= np.minimum(forth, back)):
+        return shift, True
+    room = np.where(shift > 0, forth, back)
+    ahead = np.where(far <= room, shift > 0, forth >= back)
+    far = np.minimum(far, np.where(ahead, forth, back))
+    return np.where(ahead, far, -far), False
+
+
+def _of_others(
+    problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray, rows: NDArray
+) -> NDArray:
+    """
+    Return which of some rows change where only columns that they do not have are displaced.
+
+    A row that depends on none of those is the same to the last bit, however noisy f is: unless f
+    does not repeat itself, or rounds all its values together, as a Fourier transform does.
+    """
+    columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
+    with np.errstate(all="ignore"):
+        least = _REPEATED * np.abs(problem.at(reals(problem.x)) - problem.base)
+        least = np.fmax(least, _rounding(problem, steps, pattern, shift))
+    indices = []
+    for row in rows:
+        far = shift.copy()
+        far[columns[pattern.indices == row]] = 0.0
+        value, base = problem.at(_displaced(problem, steps, far))[row], problem.base[row]
+        same = value == base or (np.isnan(value) and np.isnan(base))
+        if not (same or abs(value - base) <= least[row]):
+            indices.append(row)
+    return np.array(indices, dtype=np.intp)
+
+
+def _rounding(problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray) -> NDArray:
+    """Return what rounding changes rows by: as the largest of them, if most change by no column."""
+    m, n = pattern.shape
+    usual = np.median(np.bincount(pattern.indices, minlength=m))
+    some = np.random.default_rng(1).random(n) < 1 / (1 + usual)  # a third of the rows have none
+    columns = np.repeat(np.arange(n), np.diff(pattern.indptr))
+    free = np.bincount(pattern.indices, some[columns], m) == 0
+    value = problem.at(_displaced(problem, steps, np.where(some, shift, 0.0)))
+    rounding: NDArray = _ROUNDING * steps.eps * np.abs(problem.base.astype(float))
+    if 2 * np.count_nonzero(free & (value != problem.base)) > np.count_nonzero(free):
+        rounding = np.full(m, np.nanmax(rounding, initial=0.0))
+    return rounding
+
+
+@np.errstate(all="ignore")
+def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
+    """Return how far each coordinate goes for its derivative; the check goes a little farther."""
+    lengths: NDArray
+    if steps.method in METHODS:
+        table, _ = steps.tables(problem.x, problem.stride, 0, problem.coordinates)
+        lengths = np.abs(table[0] - reals(problem.x).astype(float)).max(axis=0)
+    else:
+        lengths = lengths_of(problem, steps) * float(steps.eps) ** (1 / 4)
+        # A ladder that went to smaller steps found that f varies there.
+        lengths = np.fmin(lengths, np.abs(points - reals(problem.x).astype(float)) / 16)
+    return lengths

@@ -1,1 +1,0 @@
-"""Questions about arrays in the memory of a device: what is launched, and what comes back."""

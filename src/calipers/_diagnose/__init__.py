@@ -1,0 +1,1 @@
+"""Classification of a difference between two implementations: diagnose."""

@@ -1,0 +1,223 @@
+"""Run a diagnosis in another process, where a function that crashes or hangs ends nothing else."""
+
+import ctypes
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from types import ModuleType
+from typing import Any
+
+from .._core.threads import children_with_safe_path
+from .callables import Side, in_a_line
+
+_INTERRUPTED = 128 + signal.SIGINT
+_LIMIT = 600.0  # seconds without a message, after which a call is taken to hang
+_TASKS = "/proc/self/task"  # of Linux: the threads of this process, Python's and others
+
+
+@dataclass(frozen=True)
+class Death:
+    """Why there is no diagnosis: which function ended the process, and how, or did not return."""
+
+    reason: str
+
+
+def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
+    """
+    Return the result of `work` in another process, or the Death of that; count the calls begun.
+
+    The process is a fork, which needs no pickling, where no thread but Python's runs: threads of
+    OpenMP, torch or jax do not survive a fork, and calls in the child would wait for them forever.
+    Else it is a fresh process, to which the functions are sent.
+    """
+    if multiprocessing.current_process().daemon:
+        msg = "isolate=True starts a process, which this daemonic process is not allowed to: "
+        raise RuntimeError(msg + "pass isolate=False")
+    process, pipe = _forked(work, sides) or _fresh(work, sides)
+    by_name = {side.name: side for side in sides}
+    calling = ""
+    try:
+        while wait([pipe], _LIMIT):
+            kind, value = pipe.recv()
+            if kind == "result":
+                return value
+            if kind == "error":
+                raise value
+            calling = value
+            by_name[calling].calls += 1
+        return Death(f"{calling or 'the process'} did not answer within {_LIMIT:.0f} s")
+    except EOFError:
+        process.join()
+        how = _how(process.exitcode)
+        if not calling:
+            msg = f"isolate=True: the process ended before it called f: {how}"
+            raise RuntimeError(msg) from None
+        return Death(f"{calling} ended the process that called it: {how}")
+    finally:
+        process.join(1)  # second, once its work is done
+        process.kill()
+        process.join()
+        pipe.close()
+
+
+def _how(code: int | None) -> str:
+    return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+
+
+def _forked(work: Callable[[], Any], sides: Sequence[Side]) -> tuple[Any, Connection] | None:
+    """Start a fork, or return None where the child would lack threads that libraries wait for."""
+    if not os.path.isdir(_TASKS):
+        return None
+    context: Any = multiprocessing.get_context("fork")  # Windows has none
+    pipe, other = context.Pipe()
+    process = context.Process(target=_run_fork, args=(work, sides, other, pipe))
+    with warnings.catch_warnings():  # of threads: where there are any, the child ends at once
+        warnings.simplefilter("ignore")
+        process.start()
+    other.close()
+    # Only now: OpenBLAS ends its threads before a fork, and starts them anew when it needs them.
+    if _only_python_threads():
+        pipe.send("go")
+        return process, pipe
+    pipe.close()
+    process.join()
+    return None
+
+
+def _only_python_threads() -> bool:
+    """Return True if Python started every thread of this process."""
+    end = time.monotonic() + 0.1  # for threads to vanish that a library ends before a fork
+    while True:
+        python_threads = {thread.native_id for thread in threading.enumerate()}
+        if {int(task) for task in os.listdir(_TASKS)} <= python_threads:
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+
+
+def _run_fork(
+    work: Callable[[], Any], sides: Sequence[Side], pipe: Connection, parents: Connection
+) -> None:
+    parents.close()  # or the end of the parent would not end the pipe
+    try:
+        pipe.recv()
+    except EOFError:
+        return
+    _run(work, sides, pipe)
+
+
+def _fresh(work: Callable[[], Any], sides: Sequence[Side]) -> tuple[Any, Connection]:
+    """Start a process that shares nothing with this one."""
+    sent = _pickled(work, sides)
+    context: Any = multiprocessing.get_context("spawn")  # its pipes are of another class on Windows
+    pipe, other = context.Pipe()
+    process = context.Process(target=_run_fresh, args=(sent, other))
+    with children_with_safe_path(), _hidden_script():
+        process.start()
+    other.close()
+    return process, pipe
+
+
+@contextmanager
+def _hidden_script() -> Iterator[None]:
+    """Start processes that do not run the script again: what they need of it is sent to them."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+def _pickled(work: Callable[[], Any], sides: Sequence[Side]) -> bytes:
+    """Return the work as bytes; functions of a script or a notebook go along by value."""
+    try:
+        dumps: Callable[[Any], bytes] = import_module("numba.cloudpickle").dumps
+    except ImportError:
+        dumps = pickle.dumps
+    try:
+        return dumps((work, sides))
+    except Exception as error:  # an object's own pickling may raise anything
+        name = next((side.name for side in sides if not _is_sent(side.call, dumps)), "an input")
+        msg = (
+            f"isolate=True: {name} cannot be sent to a fresh process ({in_a_line(error)}), and "
+            f"threads of other libraries do not survive a fork of this one: define it in a module "
+            f"with all that it uses, call diagnose before they start, or pass isolate=False"
+        )
+        raise TypeError(msg) from error
+
+
+def _is_sent(x: Any, dumps: Callable[[Any], bytes]) -> bool:
+    try:
+        dumps(x)
+    except Exception:
+        return False
+    return True
+
+
+def _run_fresh(sent: bytes, pipe: Connection) -> None:
+    try:
+        work, sides = pickle.loads(sent)
+    except Exception as error:
+        msg = f"isolate=True: the fresh process cannot load f, g or inputs: {in_a_line(error)}"
+        pipe.send(("error", TypeError(msg)))
+        return
+    _run(work, sides, pipe)
+
+
+def _run(work: Callable[[], Any], sides: Sequence[Side], pipe: Connection) -> None:
+    _end_with_parent(pipe)
+    for side in sides:
+        side.call = _Announced(side.call, side.name, pipe)
+    try:
+        pipe.send(("result", work()))
+    except Exception as error:
+        pipe.send(("error", _sendable(error)))
+    except KeyboardInterrupt:  # which the caller has had, too, and tells of
+        sys.exit(_INTERRUPTED)
+
+
+def _end_with_parent(pipe: Connection) -> None:
+    """End this process when its parent ends, in whatever way and whatever is being called."""
+    if sys.platform == "linux":  # even while a call holds Python's lock
+        set_death_signal = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+
+    def watch() -> None:
+        wait([pipe])  # nothing comes but its end
+        os._exit(_INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return the error, or its text as a TypeError where it cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # its class may do anything
+        return TypeError(in_a_line(error))
+    return error
+
+
+class _Announced:
+    """A function that sends its name before it is called."""
+
+    def __init__(self, call: Callable[..., Any], name: str, pipe: Connection) -> None:
+        self._call, self._name, self._pipe = call, name, pipe
+        self.__name__ = getattr(call, "__name__", type(call).__name__)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function."""
+        self._pipe.send(("calls", self._name))
+        return self._call(*args)

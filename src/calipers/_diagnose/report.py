@@ -1,0 +1,337 @@
+"""The result of diagnose and compare_to_reference."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._compare.compare import compare
+from .._compare.patterns import region
+from .._compare.statistics import Tally
+from .._compare.tolerances import Tolerance, recommend_tolerance
+from .._core.config import fingerprint
+from .._core.dtypes import ROUNDOFF
+from .._core.protocols import NDArray
+from .._core.report import Report
+from .callables import BudgetError, comparable
+from .error_units import Size, rms_of
+from .evidence import Inquiry
+from .text import again, details, headline, inputs_text, names_in_code, text_of
+from .verdict import (
+    BUG,
+    EQUAL,
+    KINDS,
+    LAYOUT,
+    RANGE,
+    ROUNDING,
+    SUSPECT,
+    DiagnosisData,
+    Verdict,
+    Worst,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an inquiry has measured, for the report."""
+
+    evidence: dict[str, Any]
+    units: NDArray | None = None  # that the sides are apart, element by element
+    reference: NDArray | None = None
+
+
+def measured(q: Inquiry) -> Measured:
+    """Return errors as numbers, as far as the calls that are left allow."""
+    try:
+        evidence: dict[str, Any] = {"apart": _numbers(q.eta_apart)}
+        evidence["apart"]["absolute_largest"] = float(np.abs(q.apart).max(initial=0))
+        with np.errstate(all="ignore"):
+            units = np.where(q.apart == 0, 0.0, np.abs(q.apart) / q.scale)
+        if q.standard is None:
+            evidence["scale"] = rms_of(q.of_f.numbers(np.float64))
+            return Measured(evidence, units)
+        reference = q.standard[1].numbers(np.float64)
+        evidence |= {
+            "f": _numbers(q.eta_f),
+            "g": _numbers(q.eta_g),
+            "kappa": q.unit.kappa,
+            "scale": rms_of(reference),
+            "measured_from": q.standard[0].name,
+        }
+        if q.standard[0].name in q.sides:
+            evidence["higher_precision"] = [*q.wide_answers]
+        if q.wide is not None:
+            evidence["wide"] = _numbers(q.wide.size)
+            if q.eta_apart.absolute:
+                evidence["drop"] = q.wide.size.absolute / q.eta_apart.absolute
+        return Measured(evidence, units, reference)
+    except BudgetError:
+        return Measured({})
+
+
+def _numbers(size: Size) -> dict[str, float | int]:
+    """Return the norms of errors: infinite if an error is, which `Size` counts and leaves out."""
+    names = ("rms", "largest", "normwise", "absolute")
+    norms = {name: math.inf if size.broken else getattr(size, name) for name in names}
+    return norms | {"broken": size.broken}
+
+
+_ALLOWED = ("ROUNDING", "LAYOUT", "AMPLIFIED")
+
+
+class Diagnosis(DiagnosisData, Report):
+    """
+    Why two implementations differ; it is true if rounding explains the difference.
+
+    It is returned by `diagnose` and `compare_to_reference`. ``print(diagnosis)`` shows the report.
+
+    Attributes
+    ----------
+    kind : str
+        The verdict: EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE,
+        SUSPECT, BUG or RAISES; see `diagnose`.
+    reason : str
+        One sentence, with numbers.
+    format : str or None
+        For REDUCED, the lower precision.
+    arguments : tuple of int or None
+        For REDUCED, the arguments that are rounded; None if an intermediate result is.
+    evidence : dict
+        Everything that was measured, as far as it was needed for the verdict: errors of f, g and
+        their difference ("f", "g", "apart", "wide"), the condition number ("kappa") and others.
+    dtype : str
+        The working precision.
+    allowed : float
+        The largest error, in units of the expected rounding error, that rounding explains:
+        ``4 + sqrt(length)``.
+    length : int
+        The number of terms of the longest sum.
+    shapes : tuple of tuple of int
+        The shapes of the results.
+    worst : tuple of Worst
+        The elements with the largest differences.
+    where : str or None
+        The rows, columns or regions in which differences exceed the tolerance; None if there are
+        none.
+    calls : dict of str to int
+        The number of calls of each function; empty for `compare_to_reference`.
+    seconds : float
+        The elapsed time in seconds.
+    environment : dict
+        Versions, threads and settings that affect rounding.
+    seed : int
+        Seed of the perturbations.
+    names : tuple of str
+        Names of the functions or arrays.
+    options : dict of str to str
+        Arguments of `diagnose` that were not its defaults, as code.
+    unpacked : bool
+        True if the inputs are a tuple or list of arguments: ``f(*inputs)``.
+    inputs : tuple
+        The arguments of the functions; containers are flattened.
+    answers : tuple
+        The results of f and g, for `plot`; empty if one raised or the shapes differ.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> found = calipers.diagnose(np.exp, np.expm1, np.linspace(0, 1, 5))
+    >>> found.kind, bool(found)
+    ('BUG', False)
+    """
+
+    def __bool__(self) -> bool:
+        """Return True if rounding explains the difference."""
+        return self.ok()
+
+    def __str__(self) -> str:
+        """Return the text of the report."""
+        return text_of(self)
+
+    def _headline_and_rest(self) -> tuple[str, str]:
+        return headline(self), details(self)
+
+    @property
+    def reproducer(self) -> str:
+        """The call that repeats this diagnosis, as code, and a hash of the inputs."""
+        return f"{again(self)}\n# inputs: {inputs_text(self)}"
+
+    def ok(self, allow: Iterable[str] = _ALLOWED) -> bool:
+        """
+        Return True if the verdict is EQUAL or one of the allowed kinds.
+
+        Parameters
+        ----------
+        allow : iterable of str, default ("ROUNDING", "LAYOUT", "AMPLIFIED")
+            The kinds to accept.
+
+        Returns
+        -------
+        bool
+            Whether the kind is accepted.
+
+        Raises
+        ------
+        ValueError
+            If a kind does not exist.
+
+        Examples
+        --------
+        >>> import calipers
+        >>> import numpy as np
+        >>> found = calipers.diagnose(np.exp, np.exp, np.ones(3))
+        >>> found.ok(allow=["ROUNDING"])
+        True
+        """
+        kinds = [allow] if isinstance(allow, str) or not np.iterable(allow) else [*allow]
+        unknown = [str(kind) for kind in kinds if not (isinstance(kind, str) and kind in KINDS)]
+        if unknown:
+            msg = f"allow must contain only {', '.join(KINDS)}, got {', '.join(sorted(unknown))}"
+            raise ValueError(msg)
+        return self.kind == EQUAL or self.kind in kinds
+
+    def recommend_tolerance(self) -> Tolerance:
+        """
+        Return tolerances for comparisons of this pair of functions at inputs like these.
+
+        They are those of `calipers.recommend_tolerance` for the precision and the length of sums,
+        scaled by the size of the results and the condition number.
+
+        Returns
+        -------
+        Tolerance
+            The tolerances.
+
+        Raises
+        ------
+        ValueError
+            If the difference is not due to rounding: a tolerance would hide an error.
+
+        Examples
+        --------
+        >>> import calipers
+        >>> import numpy as np
+        >>> found = calipers.diagnose(np.exp, np.exp, np.ones(3, np.float32))
+        >>> found.recommend_tolerance().rtol < 1e-6
+        True
+        """
+        if self.kind in (BUG, SUSPECT, RANGE) or not self.shapes:
+            msg = (
+                f"the verdict is {self.kind}: a tolerance for it would accept wrong results as well"
+            )
+            raise ValueError(msg)
+        scale = self.evidence.get("scale", 1.0) * max(1.0, self.evidence.get("kappa", 1.0))
+        form = self.format if self.format in ROUNDOFF else self.dtype
+        tolerance = recommend_tolerance(form, self.length)
+        # What is measured here may be more than the rule of thumb allows; all there is to go by
+        # where results are 0 or infinite.
+        needed = 2 * self.evidence["apart"]["absolute_largest"] if "apart" in self.evidence else 0.0
+        ruled = tolerance.atol * scale
+        return Tolerance(tolerance.rtol, max(ruled, needed) if math.isfinite(ruled) else needed)
+
+    def _contents(self) -> dict[str, Any]:
+        contents = {"ok": self.ok(), "reproducer": self.reproducer} | super()._contents()
+        return {name: x for name, x in contents.items() if name not in ("answers", "inputs")}
+
+    def plot(self) -> "Figure":
+        """
+        Plot the errors of both functions, their difference, and its change with the inputs.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        from .text import diagnosis_figure
+
+        return diagnosis_figure(self)
+
+
+def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
+    are_comparable = comparable(q.of_f, q.of_g)
+    worst: tuple[Worst, ...] = ()
+    where = None
+    evidence = dict(q.evidence)
+    if are_comparable and verdict.kind != EQUAL:
+        measurement = measured(q)
+        evidence.update(measurement.evidence)
+        if measurement.units is not None:
+            worst = _farthest(q, measurement.units, measurement.reference)
+            # By norm: single ones may be beyond.
+            if verdict.kind not in (ROUNDING, LAYOUT) and not q.is_rounding(q.eta_apart):
+                where = _where(q, measurement.units)
+    elif are_comparable:
+        numbers = q.of_f.numbers(np.float64)
+        evidence["scale"] = rms_of(numbers)
+    kinds = {name: [*y.dtypes] for name, y in q.answers.items()}
+    if are_comparable and kinds["f"] != kinds["g"]:
+        evidence["dtypes"] = kinds
+    libraries = {name: side.arrays_of for name, side in q.sides.items()}
+    if {*libraries.values()} != {"NumPy"}:
+        evidence["arrays"] = libraries
+    calls = {name: side.calls for name, side in q.sides.items()}
+    return Diagnosis(
+        verdict.kind,
+        verdict.reason,
+        verdict.format,
+        verdict.arguments and tuple(dict.fromkeys(q.owners[k] for k in verdict.arguments)),
+        evidence,
+        q.form,
+        q.allowed,
+        q.length,
+        q.of_f.shapes if are_comparable else (),
+        worst,
+        where,
+        calls,
+        seconds,
+        fingerprint(),
+        q.seed,
+        names_in_code(q.f.call, q.g.call),
+        q.options,
+        q.unpacked,
+        q.inputs,
+        (q.of_f, q.of_g) if are_comparable else (),
+    )
+
+
+def _farthest(q: Inquiry, units: Any, reference: Any) -> tuple[Worst, ...]:
+    far = np.nan_to_num(units, nan=np.inf)
+    first = max(0, far.size - 5)
+    worst = np.argpartition(far, first)[first:] if first else np.arange(far.size)
+    order = worst[np.lexsort((worst, -far[worst]))]
+    f, g = q.of_f.numbers(np.float64), q.of_g.numbers(np.float64)
+    entries = []
+    for k in order.tolist():
+        if units[k] == 0:
+            break
+        output, index = q.of_f.place(k)
+        r = None if reference is None else float(reference[k])
+        entries.append(Worst(output, index, float(f[k]), float(g[k]), r, float(units[k])))
+    return tuple(entries)
+
+
+def _where(q: Inquiry, units: Any) -> str | None:
+    """Describe where results are farther apart than rounding may take, if there are such."""
+    if len(q.of_f.arrays) != 1 or q.of_f.arrays[0].dtype.kind == "c":
+        return None
+    bad = (~(units <= q.allowed)).reshape(q.of_f.shapes[0])
+    if not bad.any():
+        return None
+    if bad.all():
+        some = "the only result is" if bad.size == 1 else f"all {bad.size} results are"
+        return f"{some} above the limit"
+    tally: Tally = compare(bad, np.zeros_like(bad)).tally
+    count = int(np.count_nonzero(bad))
+    place = region(tally, with_share=False)
+    verb = "is" if count == 1 else "are"
+    return f"{count} of {bad.size} results {verb} above the limit: {place}"

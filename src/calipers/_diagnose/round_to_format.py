@@ -1,0 +1,123 @@
+"""Binary formats, and numbers rounded to them."""
+
+import array
+from copy import copy
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import as_array
+from .._core.dtypes import FLOAT32, FLOAT64, FORMATS, DType
+from .._core.libraries import library_of, require_host
+from .._core.protocols import NDArray
+from .._execution.passes import scan
+from .._kernels.emulation import ROUND_EACH
+
+
+def bits_of(dtype: DType) -> DType:
+    return np.dtype(f"i{dtype.itemsize}")
+
+
+@lru_cache
+def bit_rule(fmt: str, held: DType, truncate: bool = False, flush: bool = False) -> tuple[int, ...]:
+    """Return what the kernels know of a format whose numbers are held in float32 or float64."""
+    own, widest = FORMATS[fmt], FORMATS[held.name]
+    fraction = min(own.fraction, widest.fraction)
+    lowest = max(own.lowest, widest.lowest) - widest.lowest + 1
+
+    def bits(x: float) -> int:
+        return int(held.type(x).view(bits_of(held)))
+
+    largest = bits(min(own.largest, widest.largest))
+    special = 0 if own.infinity else bits(np.nan)
+    beyond = largest if truncate else bits(np.inf) | special
+    # What is less than a number that is subnormal when held becomes 0 by itself. And what is
+    # subnormal when held is normal in a format of a wider range: all are, from the first on.
+    normal = own.lowest - widest.lowest + 1
+    exponent = normal if flush else lowest - fraction
+    least = exponent << widest.fraction if exponent > 0 else 1
+    nearest = 0 if truncate else -1
+    return widest.fraction - fraction, lowest, nearest, least, largest, beyond, special
+
+
+def _is_floating(dtype: Any) -> bool:
+    name = getattr(dtype, "name", str(dtype))  # torch's have none
+    return "float" in name or "complex" in name
+
+
+def held_for(x: NDArray, name: str) -> DType | None:
+    """Return the dtype in which an array is rounded, or None if it is not of floating point."""
+    if type(x) is not np.ndarray:
+        msg = f"{name} is a {type(x).__name__}, which would lose what it adds to an array; "
+        raise TypeError(msg + "pass a numpy.ndarray")
+    if x.dtype.kind == "c":
+        x = x.real
+    for held in (FLOAT32, FLOAT64):
+        if _is_floating(x.dtype) and np.can_cast(x.dtype, held):
+            return held
+    if _is_floating(x.dtype) or x.dtype.kind == "O" or x.dtype.fields:
+        msg = f"{name} has dtype {x.dtype}, which emulate cannot round; "
+        raise TypeError(msg + "pass float64 or lower precision")
+    return None
+
+
+def round_array(x: NDArray, rule: tuple[int, ...]) -> NDArray:
+    """Return a rounded copy of an array of float32 or float64."""
+    if not (x.flags.forc and x.flags.aligned):
+        x = x.copy()
+    out = np.empty_like(x)
+    bits = bits_of(x.dtype)
+    kernel = ROUND_EACH[bits]
+    pair = x.view(bits), out.view(bits)
+    scan(lambda _, block, rounded: kernel(block, rule, rounded), pair, (bits, bits))
+    return out
+
+
+class Rounder:
+    """Rounds all that is of floating point, and leaves the rest; names are for errors."""
+
+    def __init__(self, fmt: str, truncate: bool, flush: bool) -> None:
+        self._rules = {held: bit_rule(fmt, held, truncate, flush) for held in (FLOAT32, FLOAT64)}
+
+    def __call__(self, x: Any, name: str) -> Any:
+        if isinstance(x, list | tuple):
+            items = [self(item, f"{name}[{k}]") for k, item in enumerate(x)]
+            return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
+        if isinstance(x, dict):
+            rounded = copy(x)
+            for key, value in x.items():
+                rounded[key] = self(value, f"{name}[{key!r}]")
+            return rounded
+        library = library_of(x)
+        if library is not None:
+            # Asked first: a random key of jax cannot be viewed.
+            if not _is_floating(x.dtype):
+                return x
+            result = library.from_numpy(self._array(as_array(x, name), name))
+            return result.to(x.dtype) if hasattr(result, "to") else result.astype(x.dtype)
+        if isinstance(x, np.ndarray | np.generic | float | complex):
+            numbers = as_array(x, name)
+            if held_for(numbers, name) is None:
+                return x
+            with np.errstate(all="ignore"):
+                result = self._array(numbers, name).astype(numbers.dtype, copy=False)
+            if isinstance(x, np.ndarray):
+                return result
+            return result[()] if isinstance(x, np.generic) else result.item()
+        require_host(**{name: x})
+        if hasattr(type(x), "__array__") or isinstance(x, (array.array, memoryview)):
+            msg = f"{name} has type {type(x).__name__}, which emulate cannot round; "
+            raise TypeError(msg + "pass an array of NumPy, torch or jax")
+        return x
+
+    def _array(self, x: NDArray, name: str) -> NDArray:
+        held = held_for(x, name)
+        if held is None:
+            return x
+        if x.dtype.kind == "c":
+            out = np.empty_like(x)
+            out.real, out.imag = self._array(x.real, name), self._array(x.imag, name)
+            return out
+        with np.errstate(all="ignore"):
+            return round_array(x.astype(held, copy=False), self._rules[held])

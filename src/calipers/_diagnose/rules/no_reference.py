@@ -1,0 +1,316 @@
+"""What tells rounding from a bug where nothing wider can be asked."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._core.dtypes import FORMATS, ROUNDOFF
+from ..._core.protocols import NDArray
+from ..callables import Answer, BudgetError, comparable
+from ..error_units import MOVES, difference, size_of
+from ..evidence import Inquiry
+from ..inputs import is_movable, movable
+from ..verdict import ALONE, COARSEST, GROSS, RANGE, STEADY, SUSPECT, UNSTABLE, Verdict, as_multiple
+from .range import DOUBLINGS, scaled
+
+MOST_STILL = 0.9  # of the results beyond rounding
+_LITTLE = 4.0  # last places, fewer than are lost
+
+
+def share_standing_still(q: Inquiry, name: str, lost: NDArray) -> float:
+    """Return the share of some results of a side that stay as they are; 0 if there are none."""
+    if not lost.any():
+        return 0.0
+    numbers, still = q.answers[name].numbers(np.float64), lost.copy()
+    for k in range(2):
+        y = q.sides[name](q.moves(_LITTLE * q.roundoff, q.seed + 870 + k, wide=False))
+        if not comparable(y, q.answers[name]):
+            return 0.0
+        still &= y.numbers(np.float64) == numbers
+    return float(np.count_nonzero(still) / np.count_nonzero(lost))
+
+
+def is_constant(q: Inquiry, name: str, lost: NDArray) -> bool:
+    """Tell whether they are one number: that stays, too."""
+    return np.unique(q.answers[name].numbers(np.float64)[lost]).size < 2
+
+
+# Times that a difference of lost digits grows by, at least, from float64 to float32, where it is
+# 2**29 mostly; and where float32 has no digits left to lose, of the size of a result.
+_GROWN, _LOST, _LEFT = 2.0**22, 2.0**12, 4.0
+_MOST = 0.9  # of the results beyond rounding
+_CHANCES = 3  # more calls, at one of which rounding is as large as it mostly is
+_ELSEWHERE = 2.0**-6  # of an input: a move that draws anew what float32 loses
+_HALVINGS = 5  # of inputs for which float32 has nothing finite
+
+# Formats below, of real numbers and of complex ones.
+_NARROWER = {"float64": ("float32", "complex64"), "float32": ("float16", "complex64")}
+_DRAWN, _KNOWN = 40, 3  # moves by last places, and results at these that tell of their noise
+_COME_BACK, _MOSTLY = 0.5, 0.75  # of the results that are not finite: elsewhere, and here
+_BESIDE = 2.0**-10  # of an input: near, and far from all that rounding does
+
+
+def grows_in_float32(q: Inquiry) -> Verdict | None:
+    """Recognise lost digits of float64 without a wider format: float32 loses more, as a bug is not.
+
+    What is beyond rounding there, too, is by far larger than here.
+    """
+    if q.form != "float64" or q.wide is not None or q.eta_apart.broken:
+        return None
+    largest = _in_float32(q)
+    if largest is None:
+        return None
+    distance, there, left = largest
+    there[np.isinf(there)] = 0.0
+    margin = q.allowed * q.scale
+    beyond = np.abs(q.apart) > margin
+    # What is nothing beside 1 is no measure where a side has nothing left of it in float32.
+    beyond &= (left > 0) | (distance > q.allowed * q.roundoff * q.natural_size)
+    far = distance > ALONE * margin
+    if (beyond & far).any():  # else chance decides of those that are hardly beyond
+        beyond &= far
+    gained = ROUNDOFF["float32"] / q.roundoff
+    sizes = np.abs(q.of_f.numbers(np.float64))
+    grown = beyond & (there > _GROWN * distance) & (there > gained * margin)
+    lost = beyond & (there > _LOST * distance) & (there > gained * margin)
+    lost &= (there > sizes / _LEFT) & (there < _LEFT * sizes)
+    least = max(1, _MOST * np.count_nonzero(beyond))
+    if (beyond & ~(grown | lost) & (distance > GROSS * sizes)).any():
+        return None
+    if np.count_nonzero(grown) < least:
+        grown |= lost
+        # What is left of a result is no measure of digits; but those lost would be others nearby.
+        if np.count_nonzero(grown) < least or q.least_likeness(2, q.seed + 850) > STEADY:
+            return None
+    times = float(np.median(there[grown] / distance[grown]))
+    return Verdict(
+        UNSTABLE,
+        f"f and g differ by {as_multiple(q.eta_apart.rms, q.allowed)}, and by {times:.2g} times as "
+        f"much in float32: one of them loses digits",
+    )
+
+
+def _in_float32(q: Inquiry) -> NDArray | None:
+    """
+    Return how far results are apart about here at most, and in float32, and the less of both there.
+
+    What is not finite there is no measure: lost digits have one for smaller inputs.
+    """
+    largest = _farthest(q, _about(q))
+    for k in range(1, _HALVINGS):
+        if largest is None or not np.isinf(largest[1]).any():
+            break
+        smaller = _farthest(q, [scaled(q.inputs, tuple(movable(q.inputs)), -k)])
+        largest = None if smaller is None else np.where(np.isinf(largest[1]), smaller, largest)
+    return largest
+
+
+def _about(q: Inquiry) -> Iterator[Sequence[Any]]:
+    """Give the inputs, and some near them: those alone may be such that two functions are equal."""
+    yield q.inputs
+    for k in range(_CHANCES):
+        yield q.moves(_ELSEWHERE, q.seed + 880 + k, wide=False)
+
+
+def _farthest(q: Inquiry, points: Iterable[Sequence[Any]]) -> NDArray | None:
+    """Return the largest differences at inputs, those in float32, and the less of results there."""
+    largest = np.zeros((3, q.apart.size))
+    for x in points:
+        pairs = [(q.f(inputs), q.g(inputs)) for inputs in (x, _narrowed(q, x))]
+        if not comparable(q.of_f, *pairs[0], *pairs[1]):
+            return None
+        differences = [difference(*pair) for pair in pairs]
+        differences[1][np.isnan(differences[1])] = np.inf
+        results = [y.numbers(np.float64) for y in pairs[1]]
+        largest = np.fmax(largest, np.abs([*differences, np.fmin(*np.abs(results))]))
+    return largest
+
+
+def outside_by_rounding(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results that are not finite by rounding, where nothing wider can be asked.
+
+    They come and go with last places of the inputs, a few with more of them, and the sides agree
+    where they are finite, but for what such last places do to either; of a function that is not
+    defined there they stay.
+    """
+    if q.standard is not None or not q.are_moved or not _alone(q.of_f, q.of_g).any():
+        return None
+    with suppress(BudgetError):
+        here = _drawn_anew(q, q.inputs, q.seed + 700)
+        if here is None or here.back < _MOSTLY:
+            return None
+        if not q.is_rounding(size_of(here.mean, here.noise)):  # a few may stand still by chance
+            return None
+        if _stay_beside(q, here.left):
+            return None
+        k = int(np.argmax(here.alone))
+        name, other = ("g", "f") if _finite(q.of_f)[k] else ("f", "g")
+        y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
+        text = f"{name} returns {y} where {other} returns {r:.3g}, but not after perturbations of "
+        text += "a few ulps: an intermediate value is rounded out of a function's domain"
+        far = q.moves(2.0**-COARSEST, q.seed + 800, wide=False)
+        there = _drawn_anew(q, far, q.seed + 800)
+        if there is None or there.back < _COME_BACK:
+            text += f"; after large perturbations it still does: {other} is defined where "
+            return Verdict(SUSPECT, f"{text}{name} is not")
+        return Verdict(RANGE, f"{text}, for example the square root of -1e-16")
+    return None
+
+
+def _finite(answer: Answer) -> NDArray:
+    finite: NDArray = np.isfinite(answer.numbers(np.float64))
+    return finite
+
+
+def _alone(f: Answer, g: Answer) -> NDArray:
+    """Tell which results are finite on one side alone."""
+    return _finite(f) ^ _finite(g)
+
+
+class _Drawn(NamedTuple):
+    """What results are where inputs are moved by last places."""
+
+    alone: NDArray  # which of them were finite on one side alone, where nothing is moved
+    left: NDArray  # and which of these always are
+    mean: NDArray  # of how far the sides are apart
+    noise: NDArray  # what last places do to that; to those that come and go, to any of them
+
+    @property
+    def back(self) -> float:
+        """The share of those that do not stay so."""
+        count = np.count_nonzero(self.alone)
+        return 1 - np.count_nonzero(self.left) / count if count else 1.0
+
+
+def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> _Drawn | None:
+    """Move inputs by last places, until those results are known, or hopeless."""
+    f, g = q.f(inputs), q.g(inputs)
+    if not comparable(f, g, q.of_f):
+        return None
+    alone, draws = _alone(f, g), []
+    times = np.zeros(alone.size, int)
+    for y, r in q.nearby(inputs, q.roundoff, seed, _DRAWN):
+        draws.append([y - r, y, r])
+        times += np.isfinite(y - r)
+        enough = times[alone] >= _KNOWN
+        hopeless = len(draws) > _DRAWN / 2 and not times[alone].any()
+        if len(draws) > MOVES and (enough.all() or hopeless):
+            break
+    if not draws:
+        return None
+    drawn = np.array(draws)
+    finite = np.isfinite(drawn[:, :1])
+    count = np.maximum(1, times)
+    drawn = np.where(finite, drawn, 0.0)
+    mean = drawn.sum(axis=0) / count
+    squares = np.square(np.where(finite, drawn - mean, 0.0)).sum(axis=0)
+    noise = np.sqrt(squares / count).max(axis=0)
+    come_and_go = times < len(draws)
+    noise[come_and_go] = noise.max(where=come_and_go, initial=0.0)
+    noise = np.hypot(noise, q.roundoff * np.abs(mean[1]))
+    return _Drawn(alone, alone & (times == 0), mean[0], noise)
+
+
+def _stay_beside(q: Inquiry, left: NDArray) -> bool:
+    """Tell whether results stay finite on one side alone where inputs are moved by more."""
+    for k in range(MOVES):
+        if not left.any():
+            break
+        f, g = q.at_moved(_BESIDE, q.seed + 750 + k)
+        if not comparable(f, g, q.of_f):
+            break
+        left = left & _alone(f, g)
+    return bool(left.any())
+
+
+def overflow_alone(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results that are not finite on one side, where nothing wider can be asked.
+
+    What overflows is finite for smaller inputs, and of these not in a narrower format; so is what
+    underflows, for larger ones. What is not defined is so in both.
+    """
+    finite = {name: np.isfinite(y.numbers(np.float64)) for name, y in q.answers.items()}
+    kept, alone = finite["f"] & finite["g"], finite["f"] ^ finite["g"]
+    names = [name for name, there in finite.items() if (alone & ~there).any()]
+    if q.standard is not None or q.form not in _NARROWER or len(names) != 1:
+        return None
+    if size_of(q.apart[kept], q.scale[kept]).least > q.allowed:
+        return None
+    name, other = names[0], "g" if names[0] == "f" else "f"
+    narrower = _NARROWER[q.form][0]
+    with suppress(BudgetError):
+        for size, powers in _other_sizes(q, math.frexp(FORMATS[narrower].largest)[1]).items():
+            left = alone.copy()
+            for power in powers:
+                left &= ~_overflows(q, name, other, power)
+                if not left.any():
+                    k = int(np.argmax(alone))
+                    y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
+                    return Verdict(
+                        RANGE,
+                        f"{name} returns {y} where {other} returns {r:.3g}; for {size} inputs "
+                        f"they agree, and there {name} is not finite in {narrower}: an "
+                        f"intermediate value overflows or underflows",
+                    )
+    return None
+
+
+def _other_sizes(q: Inquiry, most: int) -> dict[str, list[int]]:
+    """Return powers of two to multiply inputs by, for a format that has numbers below 2**most."""
+    sizes = [np.abs(q.inputs[k]) for k in movable(q.inputs)]
+    top = max((float(x.max(where=np.isfinite(x), initial=0)) for x in sizes), default=0.0)
+    # Powers of the largest numbers that fit leave the range; exponentials do so of lesser ones.
+    near, own = 3 * most // 4, math.frexp(top)[1]
+    return {
+        "smaller": [min(-1, near - own), *(-k for k in DOUBLINGS)],
+        "larger": [max(1, -near - own), *DOUBLINGS],
+    }
+
+
+def _overflows(q: Inquiry, name: str, other: str, power: int) -> NDArray:
+    """Tell which results are alike at inputs times 2**power, and lost in a narrower format."""
+    x = scaled(q.inputs, tuple(movable(q.inputs)), power)
+    narrow = _narrowed(q, x)
+    y, r = q.sides[name](x), q.sides[other](x)
+    there, beside = q.sides[name](narrow), q.sides[other](narrow)
+    if not comparable(y, r, there, beside, q.of_f):
+        return np.zeros(q.apart.size, bool)
+    sizes = np.abs(r.numbers(np.float64))
+    alike = np.isfinite(sizes) & (np.abs(difference(y, r)) <= GROSS * sizes)
+    finite, finite_other = (np.isfinite(a.numbers(np.float64)) for a in (there, beside))
+    overflow: NDArray = alike & ~finite & finite_other
+    return overflow
+
+
+def _narrowed(q: Inquiry, inputs: Sequence[Any]) -> list[Any]:
+    kinds = _NARROWER[q.form]
+    return [a.astype(kinds[a.dtype.kind == "c"]) if is_movable(a) else a for a in inputs]
+
+
+def stays_in_steps(q: Inquiry) -> Verdict | None:
+    """
+    Recognise lost digits where nothing wider tells, by steps no larger than last places of 1.
+
+    One side stays where it is while last places of its inputs change, which move the other.
+    """
+    if q.standard is not None or q.eta_apart.broken:
+        return None
+    distance = np.abs(q.apart)
+    lost = distance > ALONE * q.allowed * q.scale
+    if not lost.any() or distance.max() > q.allowed * q.roundoff * q.natural_size:
+        return None
+    shares = {name: share_standing_still(q, name, lost) for name in q.answers}
+    name, other = sorted(shares, key=shares.__getitem__, reverse=True)
+    alone = shares[name] >= MOST_STILL and shares[other] <= 1 - MOST_STILL
+    if not alone or is_constant(q, name, lost):
+        return None
+    return Verdict(
+        UNSTABLE,
+        f"f and g differ by {as_multiple(q.eta_apart.rms)}, and {name} does not change when its "
+        f"inputs change by 1 ulp, unlike {other}: its algorithm loses digits",
+    )

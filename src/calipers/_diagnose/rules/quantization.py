@@ -1,0 +1,283 @@
+"""Inputs that a side holds as integers times a step."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._core.dtypes import ROUNDOFF
+from ..._core.protocols import NDArray
+from ..callables import Answer, BudgetError, comparable
+from ..error_units import Moves, difference, rms_of, size_of
+from ..evidence import Inquiry
+from ..inputs import movable, widened
+from ..verdict import COARSEST, EXPLAINED, FEW, ILL, REDUCED, SUSPECT, Verdict, as_multiple
+
+_DRAWS = 8
+_SURE = 8.0  # standard errors of the mean
+_FELT = 0.25  # of the noise: functions that are not linear make less of what is unbiased
+_CONSTANT = 4.0  # roundings to the format, that rounded constants may make
+_BEHIND = 2.0**-8  # of a sum, that its terms together are rounded by
+
+
+def falls_behind(q: Inquiry, form: str) -> bool:
+    """Tell whether sums in a format may be so large beside their terms that they stay behind."""
+    return q.length * ROUNDOFF[form] >= _BEHIND
+
+
+def too_large(q: Inquiry, name: str | None = None, form: str | None = None) -> Verdict | None:
+    """
+    Recognise results that are too large on average, wherever the inputs are.
+
+    Rounding to nearest is as often up as down, and sums that fall behind in a narrow format, or are
+    truncated, are too small: but not in `form`, if that has digits enough. Where nothing wider can
+    be asked, `name` has that format, and beside its roundings the other side has none.
+    """
+    if q.eta_apart.broken or (q.standard is None and name is None):
+        return None
+    with suppress(BudgetError):  # that there is noise is known without
+        return _too_large(q, name, form)
+    return None
+
+
+def _too_large(q: Inquiry, name: str | None, form: str | None) -> Verdict | None:
+    if q.standard is not None:
+        name, side = "f" if q.eta_f.rms > q.eta_g.rms else "g", q.standard[0]
+    else:
+        side = q.g if name == "f" else q.f
+    assert name is not None
+    weight = np.where(q.scale > 0, 1 / q.scale, 0.0)
+    slopes, noise, sizes = [], [], []
+    for k in range(_DRAWS):
+        x = q.moves(2.0**-COARSEST, q.seed + 1100 + k, wide=False)
+        y, r = q.sides[name](x), side(x if q.standard is None else widened(x))
+        if not comparable(y, r, q.of_f):
+            return None
+        d, whole = difference(y, r) * weight, r.numbers(np.float64) * weight
+        size = float(whole @ whole)
+        if not (np.isfinite(d).all() and 0 < size / d.size < math.inf):
+            return None
+        slopes.append(float(d @ whole) / size)
+        noise.append(math.sqrt(float(d @ d) / size))
+        sizes.append(math.sqrt(size / d.size))
+    mean = float(np.mean(slopes))
+    error = float(np.std(slopes, ddof=1)) / math.sqrt(_DRAWS)
+    q.evidence["slope"] = mean
+    least = max(_SURE * error, _FELT * float(np.mean(noise)))
+    both = form is not None and not falls_behind(q, form)
+    if both and form is not None:
+        least = max(least, _CONSTANT * ROUNDOFF[form] / q.roundoff / float(np.mean(sizes)))
+    if mean <= least and not (both and mean < -least):
+        return None
+    way = "large" if mean > 0 else "small"
+    return Verdict(
+        SUSPECT,
+        f"the errors of {name} look like rounding to lower precision, but it is "
+        f"{100 * abs(mean):.2g} % too {way} on average, which rounding to nearest does not cause: "
+        f"f and g differ by a factor",
+    )
+
+
+Change = Callable[[list[Any]], list[Any] | None]  # of wide inputs, if it can be made
+
+_ANEW = 4.0  # times that numbers change by, moved by which they change by something else
+_AS_WELL = 0.5  # of what others leave
+_OTHERS = 3  # inputs at which few errors have to be explained, too
+
+
+def explained(q: Inquiry, name: str, change: Change) -> float:
+    """Return the share of a side's error that the reference has, too, if its inputs change."""
+    share = _explained_here(q, name, change)
+    # Of few errors, or such as a function magnifies along few directions, one of twenty formats
+    # explains what it has no part in.
+    few = min(q.weighty, q.apart.size / 4) < FEW or q.unit.kappa > ILL
+    if share <= EXPLAINED:
+        return share
+    if few and not _explained_elsewhere(q, name, change):
+        return 0.0
+    by_others = _as_well_by_others(q, q.answers[name], q.wide_inputs, change)
+    return 0.0 if by_others else share
+
+
+def _explained_here(q: Inquiry, name: str, change: Change) -> float:
+    assert q.standard is not None
+    side, r = q.standard
+    answer, size = q.answers[name], q.errors[name]
+    d, inputs = rms_of(difference(answer, r)), change(q.wide_inputs)
+    if inputs is None or not d:
+        return 0.0
+    then = side(inputs)
+    if not comparable(then, r):
+        return 0.0
+    unit = q.unit.values
+    left = size_of(difference(answer, then), unit)
+    # Of all results alike, and not only of some large ones.
+    kept = max(left.absolute / d, left.rms / size.rms)
+    changed = np.abs(difference(then, r)) > q.allowed * unit
+    changed &= (unit > 0) & np.isfinite(unit)
+
+    def half(other: Answer) -> float:
+        """Return how many units half of the results that it changes are apart at most."""
+        apart = np.abs(difference(answer, other)[changed]) / unit[changed]
+        return float(np.median(apart)) if apart.size else 0.0
+
+    if left.broken or half(then) > max(q.allowed, half(r)):
+        return 0.0  # it would have brought errors to most of them, that are not there
+    # What is 0 was lost, unless it is nothing at those inputs, too.
+    lost = changed & (answer.numbers(np.float64) == 0)
+    lost &= np.abs(then.numbers(np.float64)) > q.allowed * unit
+    if np.count_nonzero(lost) > np.count_nonzero(changed) / 2:
+        return 0.0
+    return 1 - kept * kept
+
+
+def _explained_elsewhere(q: Inquiry, name: str, change: Change) -> bool:
+    assert q.standard is not None
+    side = q.standard[0]
+    for k in range(_OTHERS):
+        x = q.moves(2.0**-COARSEST, q.seed + 980 + k, wide=False)
+        wider = widened(x)
+        inputs = change(wider)
+        if inputs is None:
+            return False
+        y, r, then = q.sides[name](x), side(wider), side(inputs)
+        if not comparable(y, r, then, q.of_f):
+            return False
+        left = rms_of(difference(y, then)) / (rms_of(difference(y, r)) or math.inf)
+        if 1 - left * left < EXPLAINED or _as_well_by_others(q, y, wider, change):
+            return False
+    return True
+
+
+def _as_well_by_others(q: Inquiry, answer: Answer, wider: list[Any], change: Change) -> bool:
+    """
+    Tell whether what becomes of other numbers, about the inputs, explains an error as well.
+
+    Numbers that are cut off are all a little too small, and so is what a wrong factor leaves.
+    """
+    assert q.standard is not None
+    side, inputs = q.standard[0], change(wider)
+    assert inputs is not None
+    r = side(wider)
+    d = difference(answer, r)
+    rest = d - difference(side(inputs), r)
+    if q.is_rounding(q.size(rest, q.unit.values)):
+        return False
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        by = [rms_of(inputs[k] - wider[k]) / (rms_of(wider[k]) or 1.0) for k in movable(wider)]
+    x = Moves(wider)(min(2.0**-COARSEST, _ANEW * max(by)), q.seed + 990, wide=False)
+    others = change(x)
+    if others is None:
+        return False
+    then, there = side(others), side(x)
+    if not comparable(then, there, r):
+        return False
+    return rms_of(rest) > _AS_WELL * rms_of(d - difference(then, there))
+
+
+def argument_names(places: Sequence[int], q: Inquiry) -> str:
+    if len(places) == len(movable(q.inputs)) > 1:
+        return "all arguments"
+    return f"argument{'s' * (len(places) > 1)} {' and '.join(map(q.title, places))}"
+
+
+# Of formats that hold numbers as even steps: how many to each side of 0.
+_STEPS = {"int8": 127, "int4": 7}
+_GROUPS = (32, 64, 128, 16)  # along the last axis, or that before it, as weights are held
+_APART = 4.0  # times that what is done to inputs may be apart from what comes of it
+
+
+class _Way(NamedTuple):
+    """How integers stand for numbers: which of them share a step, and from where they count."""
+
+    steps: int
+    axis: int | None  # along which numbers share a step; None is all
+    group: int | None  # that share one, of those in turn
+    start: str  # "0", of as many to both sides; "range", a multiple of the step; or "least"
+
+    def __str__(self) -> str:
+        scale = (
+            "one scale" if self.axis is None else f"one scale for each line along axis {self.axis}"
+        )
+        if self.group is not None:
+            scale = f"one scale for each {self.group} elements along axis {self.axis}"
+        return scale + (" and a zero point" if self.start == "least" else "")
+
+    def __call__(self, x: NDArray) -> NDArray | None:
+        """Return an array of the numbers that are held; None if it has no such lines."""
+        axis = self.axis
+        if x.dtype.kind == "c" or not x.size or (axis is not None and x.ndim < -axis):
+            return None
+        lines = x
+        if self.group is not None and axis is not None:
+            if x.shape[axis] % self.group or x.shape[axis] == self.group:
+                return None
+            before, after = x.shape[: x.ndim + axis], x.shape[x.ndim + axis + 1 :]
+            lines = x.reshape(*before, -1, self.group, *after)
+        low, high = lines.min(axis, keepdims=True), lines.max(axis, keepdims=True)
+        if self.start == "0":
+            step, origin = np.maximum(high, -low) / self.steps, 0 * low
+        else:
+            origin = low if self.start == "least" else 0 * low
+            span = np.maximum(high - origin, 0) - np.minimum(low - origin, 0)
+            step = span / (2 * self.steps + 1)
+        step = np.where(step > 0, step, 1)
+        held: NDArray = (np.rint((lines - origin) / step) * step + origin).astype(x.dtype)
+        return held.reshape(x.shape)
+
+
+def _ways(steps: int, most_axes: int) -> Iterator[_Way]:
+    lines: list[tuple[int | None, int | None]] = [(None, None)]
+    lines += [(axis, None) for axis in range(-1, -1 - most_axes, -1)]
+    lines += [(axis, group) for axis in range(-1, -1 - min(most_axes, 2), -1) for group in _GROUPS]
+    for (axis, group), start in product(lines, ("0", "range", "least")):
+        yield _Way(steps, axis, group, start)
+
+
+def quantised_inputs(q: Inquiry) -> Verdict | None:
+    """Errors that inputs held as integers times a step explain."""
+    with suppress(BudgetError):  # other rules need no more calls to tell that there is an error
+        return _quantised(q)
+    return None
+
+
+def _quantised(q: Inquiry) -> Verdict | None:
+    places = movable(q.inputs)
+    if q.standard is None or not places or q.eta_apart.broken:
+        return None
+    groups = [places, *([k] for k in places if len(places) > 1)]
+    axes = max(q.inputs[k].ndim for k in places)
+    for name, error in (("g", q.eta_g), ("f", q.eta_f)):
+        if error.least <= q.allowed or error.broken:
+            continue
+        for group, (form, steps) in product(groups, _STEPS.items()):
+            for way in _ways(steps, axes):
+
+                def held(wider: list[Any], way: _Way = way, group: list[int] = group) -> Any:
+                    found = {k: way(wider[k]) for k in group}
+                    if any(x is None for x in found.values()):
+                        return None
+                    return [found.get(k, x) for k, x in enumerate(wider)]
+
+                off = _moved_by(held(q.wide_inputs), q.wide_inputs) / q.roundoff
+                if not error.rms / _APART < off < _APART * error.rms:  # it is felt otherwise
+                    continue
+                share = explained(q, name, held)
+                if share > EXPLAINED:
+                    told = f"{name} is off by {as_multiple(error.rms)}: quantising "
+                    told += f"{argument_names(group, q)} to {form} with {way} explains "
+                    return Verdict(REDUCED, f"{told}{100 * share:.3g} % of it", form, tuple(group))
+    return None
+
+
+def _moved_by(held: list[Any] | None, wider: list[Any]) -> float:
+    """Return how far arrays are from what they were, as a share of that, the farthest."""
+    found = [0.0]
+    for x, before in zip(held or (), wider, strict=bool(held)):
+        if x is not before:
+            size = rms_of(np.ravel(before).astype(np.float64))
+            found.append(rms_of(np.ravel(x - before).astype(np.float64)) / (size or 1.0))
+    return max(found)

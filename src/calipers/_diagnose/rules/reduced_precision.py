@@ -1,0 +1,266 @@
+"""Differences that a narrower format explains: of inputs, results, or something in between."""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from ..._core.dtypes import ROUNDOFF
+from ..error_units import cosine
+from ..evidence import Inquiry
+from ..inputs import movable
+from ..round_to_format import bit_rule, round_array
+from ..verdict import (
+    COARSE,
+    COARSEST,
+    EXPLAINED,
+    FEW,
+    FEW_REDRAWN,
+    FLAT,
+    REDUCED,
+    STEADY,
+    SUSPECT,
+    UNSTABLE,
+    Verdict,
+    as_multiple,
+)
+from .grids import AGREE_ELSEWHERE, agree_elsewhere
+from .quantization import argument_names, explained, quantised_inputs, too_large
+
+_ANOTHER = 0.5  # a cosine below which a difference is taken for another one
+_CHANGED = 0.7  # one where it is half way to that
+_ALIKE = 0.85  # one of a difference that has begun to change
+_STEADY = 0.5  # one between changes in turn, which rounding draws anew
+_LINES = 4  # along which a difference is followed
+
+# Moves that change noise half way, in units of its size. What is rounded in several places changes
+# in each by itself, and all are together larger than one by the root of their number: of up to 9.
+_LEAST, _MOST = 0.12 / 3, 1.0
+_UNEVEN = 8.0  # times that noise is larger in the units of single results than in those of all
+_LITTLE = 32.0  # times that one rounding may be more than what comes of it
+_PART = 0.125  # of the moves that change noise half way: most thresholds are not crossed by it
+_STILL = 0.125  # of what moves do to a result
+_MANY_STAY = 0.3  # of the results; of noise about _STILL do, of other functions half and more
+_CHANCE = 0.1  # by which cosines rise by chance
+
+
+def narrowed_inputs(q: Inquiry) -> Verdict | None:
+    """Errors that inputs, or results, in a narrower format explain."""
+    if q.standard is None:
+        return None
+    for name, size in (("g", q.eta_g), ("f", q.eta_f)):
+        if size.least <= q.allowed or size.broken:
+            continue
+        for form, truncate, arguments in _candidates(q):
+            change = partial(narrowed, form=form, truncate=truncate, arguments=arguments)
+            share = explained(q, name, change)
+            if share > EXPLAINED:
+                which = argument_names(arguments, q)
+                way = " by truncation" if truncate else ""
+                return Verdict(
+                    REDUCED,
+                    f"{name} is off by {as_multiple(size.rms)}: rounding {which} to {form}{way} "
+                    f"explains {100 * share:.3g} % of it",
+                    form,
+                    tuple(arguments),
+                )
+    return None
+
+
+def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:
+    """Give narrower formats, ways of rounding and places of arguments, the likeliest first."""
+    working_roundoff = ROUNDOFF[q.form]
+    forms = [
+        form
+        for form, roundoff in ROUNDOFF.items()
+        if roundoff > working_roundoff and form != "float64"
+    ]
+    arguments = movable(q.inputs)
+    groups = [arguments, *([k] for k in arguments if len(arguments) > 1)]
+    groups += [list(pair) for pair in combinations(arguments, 2) if 2 < len(arguments) < 5]
+    for group in groups:
+        for form in forms:
+            for truncate in (False, True):
+                yield form, truncate, group
+
+
+def noise_in_between(q: Inquiry) -> Verdict | None:
+    """
+    Recognise rounding by its becoming another one when inputs are moved.
+
+    Noise does so when they are moved by about half of its own size, whatever format it is of, or by
+    less where it comes of several places; the difference of two functions does so elsewhere, or
+    never, or steadily.
+    """
+    flat = q.standard is not None and q.unit.kappa < FLAT
+    # Noise has a size, which no difference in results of known units has not.
+    if q.eta_apart.broken or flat or not q.eta_apart.rms:
+        return None
+    extent = _reach(q)
+    if extent is None and _turns(q):
+        extent = q.roundoff
+    if extent is None:
+        return None
+    size = q.eta_apart.rms * q.roundoff
+    # What stays in the wider format is no noise of this one, however soon it changes.
+    coarse = extent >= COARSE * q.roundoff or q.differ_wide
+    coarse &= q.eta_apart.normwise > q.eta_apart.rms / _UNEVEN
+    # Of many results, not a few alone.
+    coarse &= q.weighty >= min(FEW, q.apart.size / 2)
+    coarse &= _LEAST < extent / size < _MOST
+    coarse = coarse and not (_stays_wide(q) or _changes_steadily(q) or _stays_for_most(q, extent))
+    if coarse:
+        quantised = quantised_inputs(q)
+        if quantised is not None:
+            return quantised
+        form = _in_between(q, size)
+        if form is not None:
+            return too_large(q) or Verdict(
+                REDUCED,
+                f"f and g differ by {as_multiple(q.eta_apart.rms)}, and the error changes when the "
+                f"inputs are perturbed by 2**{math.log2(extent):.0f} of their size, not by less: "
+                f"an intermediate value has about the precision of {form}",
+                form,
+                None,
+            )
+    if extent < COARSE * q.roundoff and q.wide is None:
+        if agree_elsewhere(q):
+            return Verdict(
+                SUSPECT,
+                f"f and g differ by {as_multiple(q.eta_apart.least, q.allowed)}, {AGREE_ELSEWHERE}",
+            )
+        return Verdict(
+            UNSTABLE,
+            f"f and g differ by {as_multiple(q.eta_apart.least, q.allowed)}, and the error changes "
+            f"when the inputs are perturbed by a few ulps: one of them loses digits",
+        )
+    return None
+
+
+def _stays_wide(q: Inquiry) -> bool:
+    """Tell whether the difference stays in the wider format, where it changes here: noise hides it.
+
+    What is held in few bits whatever comes is so there, too, and changes as soon.
+    """
+    if q.wide is None or not q.wide.differ:
+        return False
+    delta, _ = q.evidence["likeness_by_move"][-1]
+    there = q.apart_at(delta, q.seed + 990, wide=True)
+    if there is None:
+        return False
+    similarity = q.evidence["likeness_wide"] = cosine(q.wide.unmoved, there, q.scale)
+    return similarity > STEADY
+
+
+def _changes_steadily(q: Inquiry) -> bool:
+    """Tell whether the difference goes on as it began along a line, as that of two waves does.
+
+    A rounding error jumps: what it changes by on one stretch says nothing of the next.
+    """
+    begun = [delta for delta, alike in q.evidence["likeness_by_move"] if alike > _ALIKE]
+    cosines = []
+    for line in range(_LINES if begun else 0):
+        then, later = (q.apart_at(k * begun[-1], q.seed + 950 + line) for k in (1, 2))
+        if then is None or later is None:
+            return False
+        cosines.append(cosine(then - q.apart, later - then, q.scale))
+    similarity = float(np.mean(cosines)) if cosines else 0.0
+    q.evidence["steadiness"] = similarity
+    return similarity > _STEADY
+
+
+def _stays_for_most(q: Inquiry, extent: float) -> bool:
+    """
+    Tell whether most differences stay as they are by moves of a part of what changes them.
+
+    A number that is held in few bits stays where it is, and its error changes by all that inputs
+    are moved by, or it jumps. Where only some inputs are treated otherwise, those near a wrong
+    threshold say, one side follows the other in all results that these have no part in.
+    """
+    delta = _PART * extent
+    there = q.apart_at(delta, q.seed + 970)
+    if there is None:
+        return False
+    change = q.scale * (delta / q.roundoff)
+    unequal = np.abs(q.apart) > q.allowed * q.scale
+    stays = np.abs(there - q.apart) <= _STILL * change
+    share = q.evidence["stays"] = float(np.mean(stays[unequal])) if unequal.any() else 0.0
+    return share > _MANY_STAY
+
+
+def _in_between(q: Inquiry, size: float) -> str | None:
+    """Return the format in which sums may be held, for their errors to be of a size.
+
+    That many roundings of a finer format give the same size cannot be told from few of a coarser
+    one: of those in which sums are held, the coarsest is named.
+    """
+    forms = [x for x in ("bfloat16", "float16", "float32") if ROUNDOFF[x] > q.roundoff]
+    for form in forms:
+        if ROUNDOFF[form] / 6 < size < ROUNDOFF[form] * math.sqrt(q.length):
+            return form
+    # Or one rounding, of which later sums, and the other arguments' units, leave little.
+    one = ROUNDOFF[forms[-1]] if forms else 0.0
+    return forms[-1] if one / _LITTLE < size < one else None
+
+
+def _reach(q: Inquiry) -> float | None:
+    """Return how far inputs are moved until the sides' difference is another; None if it stays."""
+    alike = [(q.roundoff, 1.0)]
+    finest = int(-math.log2(q.roundoff)) - 1
+    for k, power in enumerate(range(finest, COARSEST - 1, -2 if finest < 30 else -3)):
+        similarity = q.likeness(2.0**-power, q.seed + 900 + k)
+        if similarity is None:
+            return None
+        before, then = alike[-1]
+        if similarity > then + _CHANCE:  # of few roundings, some cosines are low by chance
+            again = q.likeness(before, q.seed + 930 + k)
+            alike[-1] = before, 0.5 * (then + (then if again is None else again))
+        alike.append((2.0**-power, similarity))
+        if similarity < _ANOTHER:
+            break
+    q.evidence["likeness_by_move"] = alike[1:]
+    cosines = [found for _, found in alike]
+    # Noise that has become another does not become itself again.
+    if not cosines[-1] < _ANOTHER or any(b > a + _CHANCE for a, b in pairwise(cosines)):
+        return None
+    # Where it is half way to that, between two moves, along a straight line of the logarithm.
+    k = next(k for k, (_, found) in enumerate(alike) if found < _CHANGED)
+    (before, above), (after, below) = alike[k - 1 : k + 1]
+    share = (above - _CHANGED) / (above - below)
+    return float(before * (after / before) ** share)
+
+
+def _turns(q: Inquiry) -> bool:
+    """
+    Tell whether last places of the inputs turn the difference about as often as not.
+
+    Where nearly all of it is along one line, as for nearly singular matrices, it is itself or its
+    opposite, and never half way to another one.
+    """
+    if q.wide is not None:
+        return False
+    delta = COARSE * q.roundoff
+    cosines = [q.likeness(delta, q.seed + 1000 + k) or 0.0 for k in range(FEW_REDRAWN)]
+    similarity = q.evidence["likeness_of_turns"] = float(np.mean(cosines))
+    return similarity < _ANOTHER
+
+
+def narrowed(
+    wider: Sequence[Any], form: str, truncate: bool, arguments: Sequence[int]
+) -> list[Any] | None:
+    """Return inputs of which some are rounded to a format, if the format holds them."""
+    result = list(wider)
+    limit = (2 if truncate else 1) * 2 * ROUNDOFF[form]
+    for k in arguments:
+        x = wider[k]
+        parts = np.ascontiguousarray(x).astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+        reals = parts.reshape(-1).view(np.float64)
+        rule = bit_rule(form, np.dtype(np.float64), truncate)
+        rounded = round_array(reals, rule)
+        if not np.linalg.norm(rounded - reals) <= limit * np.linalg.norm(reals):
+            return None
+        result[k] = rounded.view(parts.dtype).reshape(x.shape).astype(x.dtype)
+    return result

@@ -1,0 +1,325 @@
+"""Differences that rounding explains, and what may hide in them."""
+
+import math
+from contextlib import suppress
+
+import numpy as np
+
+from ..._core.dtypes import ROUNDOFF
+from ..._core.protocols import NDArray
+from ..callables import Answer, BudgetError, comparable
+from ..error_units import difference, magnified, rms_of, size_of
+from ..evidence import Inquiry
+from ..inputs import layouts, slices, widened
+from ..verdict import (
+    AMPLIFIED,
+    BUG,
+    COARSEST,
+    FLAT,
+    GROSS,
+    ILL,
+    LAYOUT,
+    MAGNIFIED,
+    REDRAW,
+    ROUNDING,
+    STEADY,
+    SUSPECT,
+    SYSTEMATIC,
+    Verdict,
+    as_multiple,
+)
+from .grids import few_digits_left, no_rounding
+from .no_reference import grows_in_float32, stays_in_steps
+from .nondeterminism import does_not_repeat
+
+_STRAYS = 2.0**5  # times that a difference grows by, if moves make it
+_FAR_MOVES = 4
+_DRAWN_ANEW = 0.5  # a cosine below which a difference is another one
+_CONSTANTS = 4.0  # units that a result may be off by because of rounded constants
+
+
+def within_rounding(q: Inquiry) -> Verdict | None:
+    """Both sides as near to the truth as the inputs are: rounding, however it comes about."""
+    if not _near(q):
+        return None
+    hidden = _hidden(q)
+    if hidden is not None:
+        return hidden
+    without = q.standard is None
+    kappa = magnified(q.scale, q.of_f, q.roundoff) if without else q.unit.kappa
+    size = _worst(q)
+    if kappa > ILL:
+        alone = _felt_by_one_side(q)
+        if alone is not None:
+            return alone
+        return no_rounding(q) or Verdict(
+            AMPLIFIED,
+            f"the function is ill-conditioned or discontinuous here (condition number "
+            f"{kappa:.3g}); {_compared(q, size)}",
+        )
+    mixed, agree = _slices_and_layouts(q)
+    if mixed is not None:
+        return mixed
+    said = _compared(q, size)
+    if not q.apart.any():
+        f, g = (", ".join(dict.fromkeys(y.dtypes)) for y in (q.of_f, q.of_g))
+        bits = f"f returns {f} and g {g}" if f != g else "the signs of 0 or NaN differ"
+        said = f"all numbers are equal, but {bits}; {said}"
+        if size > q.allowed:
+            said += ": both lose the same digits"
+    elif without:
+        said += "; without a reference in higher precision a smaller bug would not be seen"
+    if agree is not None:
+        return Verdict(LAYOUT, f"{said}; {agree}, f and g are equal to the last bit")
+    return Verdict(ROUNDING, said)
+
+
+def _compared(q: Inquiry, size: float) -> str:
+    text = as_multiple(size, q.allowed)
+    if q.standard is None:
+        return f"f and g differ by {text}"
+    return f"the errors of f and g are at most {text}"
+
+
+def _near(q: Inquiry) -> bool:
+    """Return True if rounding explains all differences: those from the reference, if there is one.
+
+    Where no number differs there is nothing to explain, however far both sides are off: results of
+    another dtype, or with another sign of 0, say.
+    """
+    if not q.apart.any():
+        return True
+    sizes = (q.eta_apart,) if q.standard is None else (q.eta_f, q.eta_g)
+    if all(map(q.is_rounding, sizes)):
+        return True
+    # What is flushed hides another function as rounding does.
+    return bool(q.flushed.any()) and q.differ_wide and q.is_rounding_beside(q.flushed)
+
+
+def _felt_by_one_side(q: Inquiry) -> Verdict | None:
+    """Recognise two functions, where one magnifies last places that the other does not feel."""
+    if len(q.wide_answers) < 2:
+        return None
+    assert q.standard is not None
+    own = q.standard[0].name
+    other = next(name for name in q.wide_answers if name != own)
+    here = q.wide_answers[other]
+    with suppress(BudgetError):
+        there = q.sides[other](q.moves(q.roundoff, q.seed, wide=True))
+        if not comparable(there, here):
+            return None
+        change = np.abs(difference(there, here))
+        # Nearly all sides are told by one call; one tie may stay as it is by chance.
+        if magnified(change, here, q.roundoff) < FLAT and q.unit_from(other).kappa < FLAT:
+            return Verdict(
+                SUSPECT,
+                f"{own} has condition number {q.unit.kappa:.3g} or is discontinuous here, and "
+                f"{other} does not change with its inputs: they compute different functions",
+            )
+    return None
+
+
+def _worst(q: Inquiry) -> float:
+    if q.standard is None:
+        return q.eta_apart.least
+    return max(q.eta_f.least, q.eta_g.least)
+
+
+def _hidden(q: Inquiry) -> Verdict | None:
+    """Another function, whose difference the working format's rounding covers."""
+    wide = q.wide
+    if wide is not None:
+        if not wide.differ:
+            return None
+        far, restless = wide.size, does_not_repeat(wide.restless)
+        if restless is not None:
+            return restless
+        flushed = int(np.count_nonzero(q.flushed))
+        flush_note = f" except {flushed} subnormal results flushed to 0" if flushed else ""
+        text = f"within rounding here{flush_note}, but in higher precision "
+        if far.broken:
+            text += f"{far.broken} of {wide.apart.size} results are finite in only one of f and g"
+        else:
+            text += f"f and g differ by {as_multiple(far.least)} of that precision (rounding alone "
+            text += f"explains {wide.here.least:.3g})"
+        if wide.agree_unmoved:
+            text += ", but only after a 1-ulp perturbation of the inputs: they agree for such "
+            text += "inputs only (symmetric, of sum 1, ...), or a result is cached"
+            return Verdict(SUSPECT, text)
+        strays = wide.strays
+        if strays > _STRAYS:
+            text += f", and by {strays:.0f} times as much after perturbations {REDRAW:.0f} times "
+            text += "as large: they agree for inputs of sum 1, orthogonal inputs, or the like; if "
+            return Verdict(SUSPECT, f"{text}all inputs are such, normalise them in f and g")
+        off = far.least * wide.fine
+        form = "float64" if off <= REDRAW * ROUNDOFF["float64"] else q.form
+        constants = ""
+        if off <= _CONSTANTS * q.roundoff:
+            constants = f", or use constants of {form}"
+        elif q.form == "float64" and off <= q.allowed * q.roundoff:
+            constants = ", or use constants of float64, whose rounding errors add up"
+        return Verdict(SUSPECT, f"{text}: they compute different functions{constants}")
+    tested = ~_zeros_by_constants(q)
+
+    def difference_at(delta: float, seed: int) -> NDArray | None:
+        there = q.apart_at(delta, seed)
+        return None if there is None else np.where(tested, there, 0.0)
+
+    distance = np.where(tested, q.apart, 0.0)
+    similarity = q.kept_alike(distance, difference_at) if q.are_moved else None
+    size_of_rest = q.size(distance, q.scale)
+    size = size_of_rest.rms
+    if similarity is not None and size * math.sqrt(similarity) > SYSTEMATIC:
+        if _lost_of_small_ones(q, similarity) or _lost_by_the_reference(q):
+            return None
+        lost = few_digits_left(q) or grows_in_float32(q) or stays_in_steps(q)
+        if lost is not None:
+            return lost
+        stays = f"the difference is nearly the same (cosine {similarity:.2g}) after perturbations "
+        stays += "of the inputs by a few ulps"
+        # Of small results, beside which larger ones hide it.
+        if size * q.roundoff > GROSS and similarity > STEADY:
+            least = size_of_rest.least
+            below = ": below the limit, but " if least <= q.allowed else ", and "
+            text = f"f and g differ by {as_multiple(least, q.allowed)}{below}"
+            return Verdict(BUG, f"{text}{stays}, as rounding would not be")
+        stays += ": f and g compute different functions, or use differently rounded constants"
+        return Verdict(SUSPECT, f"within rounding here, but {stays}")
+    return None
+
+
+def _zeros_by_constants(q: Inquiry) -> NDArray:
+    """
+    Tell which results are 0 on one side, and on the other what rounded constants make of a 0.
+
+    The sine of a whole turn is not 0 if it is computed: a weight that is a function of an angle t
+    is off by u*t, however small it is itself, and results by as much of the inputs. The bound that
+    holds for transforms, too, takes weights as off by an absolute amount, and is one of the norm of
+    the results (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorem 24.2).
+    """
+    f, g = (y.numbers(np.float64) for y in (q.of_f, q.of_g))
+    r = q.standard[1].numbers(np.float64) if q.standard is not None else f
+    # What is 0 in the wider format, too, is off by the constants of the other side, in its format,
+    # of which a turn is; else by those of the reference. What has fewer bits computes in float32.
+    rounding = math.tau * min(q.roundoff, ROUNDOFF["float32"])
+    wider = min(rounding, MAGNIFIED * ROUNDOFF["float64"])
+    typical = q.of_f.spread(np.array([rms_of(part) for part in q.of_f.split(r)]))
+    allowance = q.allowed * np.minimum(q.typical_size, typical) * np.where(r == 0, rounding, wider)
+    zeros: NDArray = ((f == 0) | (g == 0)) & (np.abs(q.apart) <= allowance) & ~q.of_f.integers
+    return zeros
+
+
+def _lost_of_small_ones(q: Inquiry, alike: float) -> bool:
+    """
+    Tell whether digits are lost that are none beside larger results, and not always the same.
+
+    Short moves do not draw them anew: 1 - tanh(x) stays the same number over a good part of x.
+    """
+    if q.eta_apart.normwise * math.sqrt(alike) > SYSTEMATIC:
+        return False
+    cosines = [q.likeness(2.0**-COARSEST, q.seed + 860 + k) or 0.0 for k in range(_FAR_MOVES)]
+    alike_far = q.evidence["likeness_far"] = float(np.mean(cosines))
+    return alike_far < _DRAWN_ANEW
+
+
+def _lost_by_the_reference(q: Inquiry) -> bool:
+    """
+    Tell whether the side that alone answers in the wider format is what is off, in this one.
+
+    From its answers there the other one is off by rounding, which moves draw anew.
+    """
+    if q.standard is None or q.standard[0].name not in q.sides:
+        return False
+    side = q.standard[0]
+    name = "g" if side is q.f else "f"
+
+    def off_at(delta: float, seed: int) -> NDArray | None:
+        x = q.moves(delta, seed, wide=False)
+        y, r = q.sides[name](x), side(widened(x))
+        return difference(y, r) if comparable(y, r, q.of_f) else None
+
+    size = q.errors[name].rms
+    if size <= SYSTEMATIC:
+        return True
+    similarity = q.kept_alike(q.off(q.answers[name]), off_at)
+    return similarity is None or size * math.sqrt(similarity) <= SYSTEMATIC
+
+
+def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
+    """Look for a side whose rows mix, and for a layout in which the sides agree."""
+    agree = None
+    for name, part, inputs in slices(q.inputs, q.batch):
+        f, g = q.f(inputs), q.g(inputs)
+        if f.error is not None or g.error is not None:
+            continue
+        of_f, of_g = _rows(q.of_f, f, part), _rows(q.of_g, g, part)
+        if of_f is None or of_g is None:  # results without rows: of less there is less to add up
+            continue
+        mixes = [_mixes(q, of_f, f, part), _mixes(q, of_g, g, part)]
+        if mixes[0] != mixes[1]:
+            who = "f" if mixes[0] else "g"
+            text = f"{who} returns other values for a row in {name} than in the whole batch: "
+            if _mixes_here(q, who, part):
+                return Verdict(BUG, f"{text}its rows depend on each other"), None
+            text = f"within rounding here, but {text}it is right only for a batch of this length"
+            return Verdict(SUSPECT, text), None
+        if all(mixes):  # what mixes is no batch: less of it is another question
+            break
+        # Rows may be equal among all.
+        alike = f.bits() == g.bits()
+        if agree is None and alike and not _by_chance(difference(of_f, of_g), f):
+            agree = f"in {name}"
+    # Which layout it is only gives rounding another name.
+    with suppress(BudgetError):
+        for name, inputs in layouts(q.inputs) if agree is None else ():
+            f, g = q.f(inputs), q.g(inputs)
+            same = f.error is None and g.error is None and f.bits() == g.bits()
+            if same and not _by_chance(q.apart, f):
+                return None, name
+    return None, agree
+
+
+def _by_chance(unequal: NDArray, part: Answer) -> bool:
+    """Tell whether so few results might be equal although as many others are apart as these."""
+    differing = np.count_nonzero(unequal) / max(1, unequal.size)
+    count = sum(x.size for x in part.arrays)
+    return bool((1 - differing) ** count > 0.01)
+
+
+def _rows(whole: Answer, own: Answer, part: slice) -> Answer | None:
+    """Return rows of what all gave; None if they are not comparable to what these gave alone."""
+    pairs = list(zip(whole.arrays, own.arrays, strict=False))
+    if not all(a.ndim and a[part].shape == b.shape for a, b in pairs):
+        return None
+    return Answer(tuple(a[part] for a, _ in pairs))
+
+
+def _mixes_here(q: Inquiry, who: str, part: slice) -> bool:
+    """Tell whether rows have other results where all rows beside them are like the first one."""
+    inputs = list(q.inputs)
+    for k in q.batch:
+        alike = np.repeat(q.inputs[k][part][:1], len(q.inputs[k]), axis=0)
+        alike[part] = q.inputs[k][part]
+        inputs[k] = alike
+    answer, own = q.sides[who](inputs), q.answers[who]
+    if not comparable(answer, own):
+        return True
+    among, there = (Answer(tuple(x[part] for x in y.arrays)) for y in (own, answer))
+    return _mixes(q, among, there, part)
+
+
+def _mixes(q: Inquiry, among: Answer, own: Answer, part: slice) -> bool:
+    """Tell whether a part of a batch has other results alone."""
+    pairs = zip(among.arrays, own.arrays, strict=False)
+    scale = q.scale
+    if q.standard is not None:  # a result that has lost its digits may have lost others alone
+        scale = np.maximum.reduce([scale, *(np.abs(q.off(y)) for y in (q.of_f, q.of_g))])
+    for whole, (a, b), units in zip(q.of_f.arrays, pairs, q.of_f.split(scale), strict=False):
+        if not whole.size:
+            continue
+        unit = units.reshape(whole.shape[0], -1)[part].reshape(-1)
+        d = difference(Answer((a,)), Answer((b,)))
+        size = size_of(d, np.ascontiguousarray(unit))
+        if size.broken or size.least > 2 * q.allowed:
+            return True
+    return False

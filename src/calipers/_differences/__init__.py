@@ -1,1 +1,0 @@
-"""Numerical derivatives: from a question about f to calls of f, and back."""

@@ -1,0 +1,1 @@
+"""Passes over arrays, and evaluations of functions, on threads, processes and machines."""

@@ -1,0 +1,327 @@
+"""What is done of a long run, in a folder, so that the next run goes on from there."""
+
+import functools
+import json
+import os
+import re
+import sys
+import types
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+from .._core.libraries import library_of
+from .._core.protocols import NDArray
+from .._derivatives.function import Problem
+from .messages import Outs, Span, Work
+
+# What is compared, most telling first, and what a difference is.
+DIFFERENCES = {
+    "f": "a different f",
+    "x": "a different x",
+    "arguments": "different arguments of f",
+    "form": "a different form of f (out_like, rowwise, batched, holomorphic)",
+    "method": "a different method or kind of derivative",
+    "steps": "a different step, scale, bounds or sparsity",
+    "value": "an f with a different value at x: what it calls or reads has changed",
+    "calipers": "a different version of calipers",
+}
+
+
+def fingerprint(work: Work, count: int, version: str) -> dict[str, str]:
+    """Return a text for each of DIFFERENCES."""
+    problem = work.problem
+    like = problem.out_like is not None
+    form = (problem.mode, problem.scalar, like, problem.rowwise, problem.batched)
+    return {
+        "f": digest(problem.f),
+        "x": digest(problem.x),
+        "arguments": digest((problem.before, problem.after, problem.kwargs)),
+        "form": digest((form, problem.shape, problem.dtype.str)),
+        "method": " ".join(_method(work)),
+        "steps": digest((count, work)),
+        "value": digest(problem.base),
+        "calipers": version,
+    }
+
+
+def _method(work: Any) -> list[str]:
+    """Return the names of the work and of what it is made of, down to the method of steps."""
+    inner = next((w for w in map(vars(work).get, ("work", "exact", "ladders", "steps")) if w), None)
+    if inner is None:
+        return [type(work).__name__]
+    own = [type(work).__name__]
+    return [*own, inner.method] if hasattr(inner, "method") else own + _method(inner)
+
+
+def digest(thing: Any) -> str:
+    """Return a text by which a thing is known in any process."""
+    return _Reader().read(thing).hex()
+
+
+class _Reader:
+    """
+    Hashes of anything: of what a pickle says, but the same for equal things.
+
+    Functions are read by what they do, and not by their names: their code, defaults and closures.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, bytes]] = {}  # things are kept: no id is used again
+
+    def read(self, thing: Any) -> bytes:
+        kind = type(thing)
+        if thing is None or kind in (bool, int, float, complex, str, bytes):
+            content = repr(thing).encode("utf-8", "surrogatepass")
+        elif id(thing) in self._known:
+            return self._known[id(thing)][1]
+        else:
+            self._known[id(thing)] = thing, b"within itself"
+            content = self._content(thing)
+        label = f"{kind.__module__}.{kind.__qualname__}:".encode()
+        found = sha256(label + content).digest()
+        self._known[id(thing)] = thing, found
+        return found
+
+    def _content(self, thing: Any) -> bytes:
+        kind = type(thing)
+        if kind in (tuple, list):
+            return self._all(*thing)
+        if kind in (set, frozenset):  # whose order differs from process to process
+            return b"".join(sorted(self.read(item) for item in thing))
+        if kind is dict:
+            return self._all(*(part for item in thing.items() for part in item))
+        if kind is np.ndarray and thing.dtype.kind != "O":
+            return self._array(thing)
+        if (library := library_of(thing)) is not None:
+            return self._all(np.asarray(library.fetch(thing)))
+        if isinstance(thing, types.CodeType):
+            return self._code(thing)
+        if isinstance(thing, types.FunctionType):
+            return self._function(thing)
+        if isinstance(thing, types.MethodType):
+            return self._all(thing.__func__, thing.__self__)
+        if isinstance(thing, functools.partial):
+            return self._all(thing.func, thing.args, thing.keywords)
+        if isinstance(thing, Dispatcher):
+            chosen = sorted((name, repr(x)) for name, x in thing.targetoptions.items())
+            return self._all(thing.py_func, chosen)
+        if isinstance(thing, Problem):  # which has texts of its own
+            return b""
+        if isinstance(thing, types.BuiltinFunctionType):
+            return self._all(thing.__qualname__, thing.__self__)
+        if isinstance(thing, type) and not _is_installed(thing.__module__):
+            return self._all(thing.__qualname__) + self._methods(thing)
+        if isinstance(thing, (type, types.ModuleType, np.ufunc)):
+            return self._all(getattr(thing, "__module__", ""), thing.__name__)
+        if hasattr(thing, "__wrapped__"):
+            return self.read(thing.__wrapped__)
+        if is_dataclass(thing) and kind.__module__.startswith(__name__.partition(".")[0] + "."):
+            return self._all(*(getattr(thing, f.name) for f in fields(thing) if f.compare))
+        return self._object(thing)
+
+    def _array(self, array: NDArray) -> bytes:
+        head = self._all(str(array.dtype), array.shape)
+        if array.dtype.names:  # there may be anything between its fields
+            return head + self._all(*(array[name] for name in array.dtype.names))
+        if array.dtype.char in "gG":  # and behind the digits of its numbers
+            return head + self._all(*map(repr, array.reshape(-1).tolist()))
+        return head + sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
+
+    def _object(self, thing: Any) -> bytes:
+        own = self._methods(type(thing))
+        try:
+            reduced = thing.__reduce_ex__(4)
+        except Exception:  # what it holds cannot be read; f(x) has to tell it from others
+            return own
+        if isinstance(reduced, str):
+            return own + reduced.encode()
+        made, given, state, items, pairs = (*reduced, None, None, None)[:5]
+        return own + self._all(made, given, state, list(items or ()), list(pairs or ()))
+
+    def _methods(self, kind: type) -> bytes:
+        """Read what objects of a class do, down to classes that were installed."""
+        own = [base for base in kind.__mro__ if not _is_installed(base.__module__)]
+        found = {
+            f"{base.__qualname__}.{name}": value
+            for base in own
+            for name, value in vars(base).items()
+            if isinstance(value, types.FunctionType)
+        }
+        return self._all(found)
+
+    def _function(self, function: types.FunctionType) -> bytes:
+        cells = [_inside(cell) for cell in function.__closure__ or ()]
+        given = function.__code__, function.__defaults__, function.__kwdefaults__, tuple(cells)
+        if _is_installed(function.__module__):
+            return self._all(*given)
+        names = sorted(_names(function.__code__))
+        read = {name: function.__globals__[name] for name in names if name in function.__globals__}
+        return self._all(*given, read)
+
+    def _code(self, code: types.CodeType) -> bytes:
+        names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+        counts = code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount, code.co_flags
+        return self._all(code.co_code, code.co_exceptiontable, code.co_consts, names, counts)
+
+    def _all(self, *things: Any) -> bytes:
+        return b"".join(self.read(thing) for thing in things)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Return the names that code reads, and code within it: globals among others."""
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
+
+
+@functools.cache
+def _is_installed(name: str | None) -> bool:
+    """Tell whether a module is a library's, of which the version tells enough."""
+    root = (name or "").partition(".")[0]
+    if root in sys.stdlib_module_names and root != "__main__":
+        return True
+    path = getattr(sys.modules.get(root), "__file__", None) or ""
+    return root == __name__.partition(".")[0] or "site-packages" in Path(path).parts
+
+
+def _inside(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is still empty
+        return None
+
+
+_MANIFEST = "calipers.json"
+_ROWS = re.compile(r"rows-(\d+)-(\d+)\.npz")
+# Of a run for each argument or input, and what a run that was killed had begun to write.
+_OWN = re.compile(r"(argument|input|pair)-\d+|(first|second)-look|\..*\.unfinished")
+
+
+class Checkpoint:
+    """
+    A folder of finished ranges of rows, each in a file of its own, and what they are rows of.
+
+    Files appear as a whole or not at all, and are the same whoever writes them: runs that share a
+    folder do not disturb each other.
+    """
+
+    def __init__(self, folder: Any) -> None:
+        self._folder = Path(os.fspath(folder))
+        self._manifest: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, folder: Any, *parts: str) -> "Checkpoint | None":
+        """Return the checkpoint in a part of the caller's folder, if there is one."""
+        return None if folder is None else cls(Path(os.fspath(folder), *parts))
+
+    def require_same(self, work: Work, count: int) -> None:
+        """Refuse a folder that is of something else; nothing is written yet."""
+        self._manifest = fingerprint(work, count, version("calipers"))
+        name = str(self._folder)
+        for above in (self._folder, *self._folder.parents):
+            if above.exists() and not above.is_dir():
+                msg = f"checkpoint {name!r} needs {str(above)!r} to be a folder, but it is a file"
+                raise NotADirectoryError(msg)
+        there = os.listdir(self._folder) if self._folder.exists() else []
+        if _MANIFEST in there:
+            self._compare()
+        elif others := sorted(n for n in there if not _OWN.fullmatch(n)):
+            msg = (
+                f"checkpoint folder {name!r} holds {others[0]!r} and is not a checkpoint: "
+                "pass an empty or a new folder"
+            )
+            raise ValueError(msg)
+
+    def _compare(self) -> None:
+        name = str(self._folder)
+        try:
+            found = json.loads((self._folder / _MANIFEST).read_text("utf-8"))
+            if not isinstance(found, dict):
+                raise ValueError
+        except ValueError:
+            msg = f"{_MANIFEST} in checkpoint folder {name!r} is damaged: delete the folder"
+            raise ValueError(msg) from None
+        for what, difference in DIFFERENCES.items():
+            if found.get(what) != self._manifest[what]:
+                msg = (
+                    f"checkpoint folder {name!r} belongs to {difference}: pass a different "
+                    "folder, or delete this one"
+                )
+                raise ValueError(msg)
+
+    def begin(self) -> None:
+        """Make the folder, and write what it is of, unless another run was faster."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        manifest = self._folder / _MANIFEST
+        with self._unfinished() as path:
+            path.write_text(json.dumps(self._manifest, indent=1), "utf-8")
+            try:
+                os.link(path, manifest)
+            except FileExistsError:
+                pass
+            except OSError:  # there are file systems without links
+                if not manifest.exists():
+                    os.replace(path, manifest)
+        self._compare()
+
+    def save(self, first: int, outs: Outs) -> None:
+        """Keep the results of rows from `first`."""
+        with self._unfinished() as path:
+            with open(path, "wb") as stream:
+                np.savez(stream, *outs)
+            os.replace(path, self._folder / f"rows-{first}-{first + len(outs[0])}.npz")
+
+    @contextmanager
+    def _unfinished(self) -> Iterator[Path]:
+        """Give the name of a file that is yet to be whole; what stays under it is removed."""
+        path = self._folder / f".{uuid.uuid4().hex}.unfinished"
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def spans(self) -> list[Span]:
+        """Return the ranges of which there are files."""
+        names = os.listdir(self._folder) if self._folder.exists() else []
+        found = (_ROWS.fullmatch(name) for name in names)
+        return sorted((int(m[1]), int(m[2])) for m in found if m)
+
+    def rows(self, span: Span, work: Work) -> Outs | None:
+        """Return the results of a range, or None if its file is damaged."""
+        first, last = span
+        try:
+            with open(self._folder / f"rows-{first}-{last}.npz", "rb") as stream:
+                stored = np.load(stream, allow_pickle=False)
+                outs = tuple(stored[name] for name in stored.files)
+        except Exception:  # of whatever kind: one bit makes a file ask for a password
+            return None
+        expected = work.results(1)
+        same = len(outs) == len(expected) and all(
+            out.dtype == like.dtype and out.shape == (last - first, *like.shape[1:])
+            for out, like in zip(outs, expected, strict=True)
+        )
+        return outs if same else None
+
+
+def require_folder(checkpoint: Any) -> None:
+    """Refuse what names no folder."""
+    if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
+        msg = f"checkpoint must be the path of a folder, got {type(checkpoint).__name__}"
+        raise TypeError(msg)
+    if checkpoint == "":
+        msg = "checkpoint must be the path of a folder, got ''"
+        raise ValueError(msg)
+
+
+def missing(done: NDArray) -> Iterator[Span]:
+    """Give the ranges of rows that are not done."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[True], done, [True]])))
+    yield from map(tuple, edges.reshape(-1, 2).tolist())

@@ -1,0 +1,376 @@
+"""Who does which rows: this thread, calipers' threads, or the caller's workers."""
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._core.arguments import warn
+from .._core.protocols import NDArray
+from .._core.threads import first_found, get_num_threads
+from .._derivatives.compiled import Native
+from .checkpoint import Checkpoint, missing
+from .messages import Outs, Span, Work
+from .workers import Store, anew, opened
+
+
+class Progress:
+    """Reports of how many rows are done, and for how long it may go on."""
+
+    def __init__(self, wanted: Any, total: int) -> None:
+        self.wanted = bool(callable(wanted) or wanted)
+        self._report = wanted if callable(wanted) else None
+        self._shown = _shown() if wanted and self._report is None else None
+        self._total, self._done, self._held = total, 0, 0
+        self._begun = time.perf_counter()
+
+    def expect(self, count: int) -> None:
+        """Count on so many rows more."""
+        self._total += count
+
+    def add(self, count: int, held: bool = False) -> None:
+        """Report rows that are done, or that a checkpoint held; what a callable raises passes."""
+        self._done += count
+        if held:  # it took no time, and says nothing of what is left
+            self._held += count
+        if self._report is not None:
+            self._report(self._done, self._total)
+        elif self._shown is not None:
+            self._shown.show(self._done, self._total, self.left())
+
+    def left(self) -> float | None:
+        """Return the seconds that the rest may take, if that is known."""
+        worked = self._done - self._held
+        if worked == 0:
+            return None
+        return (time.perf_counter() - self._begun) / worked * (self._total - self._done)
+
+    def close(self) -> None:
+        """End the line or the bar."""
+        if self._shown is not None:
+            self._shown.close()
+
+
+class _Line:
+    """A line on stderr that is written anew."""
+
+    _written = 0
+
+    def show(self, done: int, total: int, left: float | None) -> None:
+        if sys.stderr is None:  # as under pythonw; print would take stdout
+            return
+        estimate = "" if left is None or done == total else f", {duration(left)} left"
+        line = f"derivative: {done} of {total} columns{estimate}"
+        print("\r" + line.ljust(self._written), end="", file=sys.stderr, flush=True)
+        self._written = len(line)
+
+    def close(self) -> None:
+        if self._written:
+            print(file=sys.stderr)
+
+
+class _Bar:
+    """A bar of tqdm, which knows how to estimate."""
+
+    def __init__(self, tqdm: Callable[..., Any]) -> None:
+        self._tqdm = tqdm
+        self._bar: Any = None
+
+    def show(self, done: int, total: int, left: float | None) -> None:
+        if self._bar is None:
+            self._bar = self._tqdm(total=total, desc="derivative", unit="column")
+        self._bar.total = total
+        if left is None:  # what a checkpoint held is not work that was done
+            self._bar.n = self._bar.initial = self._bar.last_print_n = done
+            self._bar.refresh()
+        else:
+            self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _shown() -> "_Line | _Bar":
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return _Line()
+    return _Bar(tqdm)
+
+
+def duration(seconds: float) -> str:
+    """Return a time as one reads it."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+# Below this, waking another thread costs more than it saves.
+WORTH_SHARING = 150e-6
+_TASKS_PER_WORKER = 4
+_PACED_RUNS = 3
+_LONG = 2e-3
+_LATE = 50e-6  # that another thread takes to begin, and to be heard of when it has done
+_TIMED = 50e-6  # what is shorter is mostly the cost of a call
+
+_SHORTEST_TASK = 10e-3  # seconds: to send one to another machine takes about a millisecond
+_LONGEST_TASK = 1.0  # seconds: what a lost worker costs, and how often progress is heard of
+_LARGEST_TASK = 1 << 26  # bytes of results that are on their way at a time
+
+
+@dataclass
+class Pace:
+    """The least that a coordinate ever cost, remembered from one run to the next."""
+
+    seconds: float = math.inf
+    runs: int = 0
+
+    def is_slow(self, count: int) -> bool:
+        """Tell whether so many coordinates are surely worth two threads.
+
+        A run may compile, and one more may be disturbed.
+        """
+        return self.runs >= _PACED_RUNS and self.seconds * count > WORTH_SHARING
+
+
+def run(
+    work: Work,
+    count: int,
+    workers: Any = None,
+    progress: Any = False,
+    pace: Pace | None = None,
+    start: int = 0,
+    checkpoint: Checkpoint | None = None,
+) -> Outs:
+    """
+    Return the results of `work` along `count` coordinates from `start`.
+
+    `progress` is what the caller asked for, or a Progress that this run is only a part of.
+    """
+    _begin(work)
+    part = isinstance(progress, Progress)
+    if part and not progress.wanted:
+        progress = False
+    outs = work.results(count)
+    if workers is None and not progress and checkpoint is None:
+        _alone(work, start, outs, pace)
+        return outs
+
+    def store(first: int, found: Outs) -> None:
+        for out, values in zip(outs, found, strict=True):
+            out[first : first + len(values)] = values
+
+    report = progress if part and progress else Progress(progress, count)
+    try:
+        run_parts(work, count, store, workers, report, checkpoint, start)
+    finally:
+        if not part:
+            report.close()
+    return outs
+
+
+def run_parts(
+    work: Work,
+    count: int,
+    store: Store,
+    workers: Any,
+    report: Progress,
+    checkpoint: Checkpoint | None = None,
+    start: int = 0,
+    wanted: NDArray | None = None,
+) -> None:
+    """
+    Give the results of rows to `store`, some at a time, as they are found and in any order.
+
+    `wanted` tells which of the rows are, if not all; `store` counts them from `start`.
+    """
+    _begin(work)
+    done = np.zeros(count, bool) if wanted is None else ~wanted
+
+    def stored(first: int, found: Outs, held: bool = False) -> None:
+        stop = first + len(found[0])
+        if checkpoint is not None and not held:
+            checkpoint.save(first, found)
+        store(first, found)
+        done[first:stop] = True
+        report.add(stop - first, held)
+
+    if checkpoint is not None:
+        checkpoint.require_same(work, count)
+        for first, last in checkpoint.spans():
+            if done[first:last].all() or (found := checkpoint.rows((first, last), work)) is None:
+                continue
+            for begin, end in list(missing(done[first:last])):
+                stored(first + begin, tuple(out[begin:end] for out in found), held=True)
+    if done.all():
+        return
+    if workers is None:
+        if checkpoint is not None:
+            checkpoint.begin()
+        heard = report.wanted or checkpoint is not None
+        _one_by_one(work, start, list(missing(done)), stored, count if heard else None)
+        return
+
+    def ask(workers: Any) -> None:
+        with opened(work, workers) as pool:
+            if checkpoint is not None:  # now that the work could be sent
+                checkpoint.begin()
+            left = count - int(np.count_nonzero(done))
+            rows = task_rows(work, left, pool.number, _seconds(work))
+            spans = (
+                (start + first, start + min(first + rows, last))
+                for begin, last in list(missing(done))
+                for first in range(begin, last, rows)
+            )
+            pool.each(spans, lambda first, found: stored(first - start, found))
+
+    try:
+        try:
+            ask(workers)
+        except BrokenExecutor as error:
+            with anew(workers) as pool:
+                if pool is None:
+                    raise
+                told = f"a process of the pool was lost ({error!r}): the others continue"
+                warn(told, RuntimeWarning)
+                ask(pool)
+    except BrokenExecutor as error:
+        kept = (
+            "finished columns are in checkpoint="
+            if checkpoint
+            else "checkpoint= keeps finished columns"
+        )
+        msg = (
+            f"a worker of the pool was lost ({error!r}), and columns {_told(done)} are "
+            f"missing: make a new pool and call again; {kept}"
+        )
+        raise type(error)(msg) from error
+    if not done.all():
+        msg = (
+            f"workers returned no results for columns {_told(done)}: a map must return all of them"
+        )
+        raise RuntimeError(msg)
+
+
+def _begin(work: Work) -> None:
+    if work.problem.native is not None:
+        work.problem.native.begin()
+
+
+def _told(done: NDArray) -> str:
+    spans = [f"{a}" if b == a + 1 else f"{a} to {b - 1}" for a, b in missing(done)]
+    more = f" and {len(spans) - 5} more ranges" if len(spans) > 5 else ""
+    return ", ".join(spans[:5]) + more
+
+
+def _seconds(work: Work) -> float:
+    """Return about what a row takes where f is called by itself."""
+    problem = work.problem
+    seconds = problem.seconds
+    if problem.native is not None and seconds > _SHORTEST_TASK:  # that call may have compiled f
+        began = time.perf_counter()
+        problem.call(problem.x.copy())
+        seconds = min(seconds, time.perf_counter() - began)
+    return seconds * work.calls
+
+
+def task_rows(work: Work, count: int, workers: int, seconds: float) -> int:
+    """
+    Return how many rows are a task, if a row takes so many seconds.
+
+    Each worker gets several, so that few are idle at the end, unless they become too short.
+    """
+    rows = -(-count // (workers * _TASKS_PER_WORKER))
+    seconds = max(seconds, 1e-9)
+    shortest = min(math.ceil(_SHORTEST_TASK / seconds), -(-count // _TASKS_PER_WORKER))
+    rows = max(shortest, min(rows, int(_LONGEST_TASK / seconds)))
+    return max(1, min(rows, _rows_at_a_time(work)))
+
+
+def _rows_at_a_time(work: Work) -> int:
+    """Return of how many rows the results are small enough."""
+    row = sum(out.nbytes for out in work.results(1))
+    return max(1, _LARGEST_TASK // max(1, row))
+
+
+def _one_by_one(work: Work, start: int, spans: list[Span], store: Store, count: int | None) -> None:
+    """
+    Do spans in this thread.
+
+    If somebody hears of each part of `count` rows, parts are timed to be as long as tasks.
+    """
+    problem, rows = work.problem, _rows_at_a_time(work)
+    seconds = math.inf if problem.native else problem.seconds * work.calls
+    for first, last in spans:
+        while first < last:
+            began = time.perf_counter()
+            if count is not None:
+                rows = task_rows(work, count, 1, seconds)
+            stop = min(first + rows, last)
+            outs = work.results(stop - first)
+            _alone(work, start + first, outs, None)
+            store(first, outs)
+            seconds = (time.perf_counter() - began) / (stop - first)
+            first = stop
+
+
+def _alone(work: Work, start: int, outs: Outs, pace: Pace | None) -> None:
+    """Do rows without workers: compiled ones in threads."""
+    native = work.problem.native
+    if native is None or (pace is not None and pace.seconds * len(outs[0]) < WORTH_SHARING):
+        work(start, outs)
+    else:
+        _by_threads(work, start, outs, native, pace or Pace())
+
+
+def _by_threads(work: Work, origin: int, outs: Outs, native: Native, pace: Pace) -> None:
+    """
+    Time more and more columns, and wake other threads if the rest is worth it.
+
+    What threads do is timed, too: a pace that was disturbed is mended by the next run.
+    """
+    count, done, size, estimate = len(outs[0]), 0, 1, pace.seconds
+    several = not native.parallel and get_num_threads() > 1
+
+    def timed(first: int, last: int) -> float:
+        started = time.perf_counter()
+        work(origin + first, tuple(out[first:last] for out in outs))
+        spent = time.perf_counter() - started
+        pace.seconds = min(pace.seconds, spent / (last - first))
+        return spent
+
+    while several and done < count and not pace.is_slow(count):
+        last = min(done + size, count)
+        spent = timed(done, last)
+        estimate = spent / (last - done)
+        done, size = last, 4 * size
+        pace.runs += 1
+        if spent > _TIMED or estimate * (count - done) < WORTH_SHARING:
+            break
+    left = count - done
+    worth = several and left > 1 and estimate * left >= WORTH_SHARING
+    if not worth or (threads := native.threads) == 1:
+        if left:
+            timed(done, count)
+        return
+    # A thread that comes back for more waits for the interpreter: one task each, if they are short.
+    parts = min(max(1, int(estimate * left / (threads * _LONG))), _TASKS_PER_WORKER)
+    # This thread begins before the others: if each has one task, its own is longer.
+    late = min(_LATE / estimate, left / 2) if parts == 1 else 0.0
+    tasks = threads * parts
+    step = math.ceil((left - late) / tasks)
+    starts = [done, *range(done + max(1, left - (tasks - 1) * step), count, step), count]
+
+    def task(number: int) -> int:
+        timed(starts[number], starts[number + 1])
+        return -1
+
+    first_found(task, len(starts) - 1, threads)

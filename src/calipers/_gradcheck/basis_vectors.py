@@ -1,0 +1,211 @@
+"""What vjp or jvp gives for unit vectors: the rows, or the columns, of the Jacobian."""
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+from .._core.dtypes import reals
+from .._core.protocols import NDArray
+from .._derivatives.fixed_step import aligned
+from .._derivatives.function import REAL, WIRTINGER, Problem
+from .._execution.messages import Outs
+from .._execution.run import run
+from .._kernels.gradcheck import AT_POINTS
+from .analytic import GivenDerivative
+from .calls import InPlace, private
+from .entry_rules import alike
+from .jacobian_storage import Rows
+
+_MANY = 64  # unit vectors that are worth a compiled loop
+_FEW = 4  # that are sooner asked for one by one than in a batch
+_TOGETHER = 128  # of one batch
+_BATCH_BYTES = 1 << 24  # of the results of one
+
+
+@dataclass
+class _Loop:
+    """A compiled function, called with unit vectors in a compiled loop."""
+
+    problem: Problem
+    length: float  # of the vectors
+
+    def store(self, start: int, out: NDArray) -> None:
+        """Store a row of values for each unit vector from `start`."""
+        problem = self.problem
+        assert problem.native is not None
+        kind, count = problem.base.dtype, len(out)
+        rows = out if out.dtype == kind else aligned(out.shape, kind)
+        zeros, like = reals(problem.x), np.empty(problem.native_shape, problem.dtype)
+        numbers, ones = np.arange(start, start + count), np.full(count, self.length, zeros.dtype)
+        points = zeros, numbers, ones, like
+        kernel = problem.native.entry(AT_POINTS)
+        kernel(problem.native.form, np.empty_like(problem.x), *points, rows, np.empty(1, np.int64))
+        if rows is not out:
+            out[:] = rows
+
+
+@dataclass
+class _Filling:
+    """The work of storing what a loop gives, which threads may share."""
+
+    loop: _Loop
+    rows: Rows
+    calls = 1.0
+
+    @property
+    def problem(self) -> Problem:
+        return self.loop.problem
+
+    def results(self, count: int) -> Outs:
+        """Return arrays as long as there are rows: these are kept elsewhere."""
+        return (np.empty(count, np.int8),)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        self.rows.fill(start, start + len(outs[0]), self.loop.store)
+
+
+class UnitVectors:
+    """A derivative of unit vectors, or of `length` times these: compiled, in batches, or singly."""
+
+    def __init__(self, d: GivenDerivative, length: float = 1.0) -> None:
+        subject = d.subject
+        back = d.form == "vjp"
+        self.count, self.size = (subject.rows, subject.columns)[:: 1 if back else -1]
+        self._d, self._length = d, length
+        self._one_at_a_time = threading.Lock()
+        self._work = _compiled(d, length) if self.count >= _MANY else None
+        self._batches = d.of_library and self.count > _FEW
+        self._together = min(_TOGETHER, max(2, _BATCH_BYTES // (8 * self.size)))
+        self._first: NDArray | None = None  # batch
+        if self._work is not None or self._batches:
+            self._compare(d.applied(length * unit_vector(self.count, 0)))
+
+    @property
+    def compiled(self) -> bool:
+        return self._work is not None
+
+    @property
+    def loop(self) -> Problem | None:
+        """The compiled derivative, if another loop can ask it for doubles; see `asked`."""
+        problem = None if self._work is None else self._work.problem
+        return problem if problem is not None and problem.base.dtype == np.dtype(float) else None
+
+    def asked(self, count: int) -> bool:
+        """Count unit vectors that another loop asked for; tell whether all arguments survived."""
+        pure = self._is_pure()
+        self._counted(count if pure else 0)
+        return pure
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may ask at once."""
+        native = None if self._work is None else self._work.problem.native
+        return native is not None and native.threads > 1
+
+    def _compare(self, alone: NDArray) -> None:
+        """Give up a way that does not give the same as a single call."""
+        first = np.empty((1, self.size))
+        tolerance = 256 * self._d.subject.eps * float(np.abs(alone).max(initial=0.0))
+        try:
+            if self._work is not None:
+                self._work.store(0, first)
+            else:
+                first = self._first = self._batch(0, min(self._together, self.count))
+            same = not self._d.touched and alike(first[0], alone, tolerance)
+        except Exception:  # whatever a derivative does that is meant for single calls
+            same = False
+        if not same:
+            self._work, self._batches, self._first = None, False, None
+
+    def all(self) -> Rows:
+        """Return a row for each unit vector."""
+        if self._work is not None:
+            with contextlib.suppress(Exception):  # asked from Python, it says itself what is wrong
+                rows = Rows(self.count, self.size)
+                run(_Filling(self._work, rows), self.count)
+                if self.asked(self.count):
+                    return rows
+            self._work = None
+        rows = Rows(self.count, self.size)
+        rows.fill(0, self.count, self._ask, self._together if self._batches else 0)
+        return rows
+
+    def rows(self, start: int, out: NDArray) -> None:
+        """Store in `out` what belongs to unit vectors from `start`."""
+        count, work = len(out), self._work
+        if work is not None:
+            with contextlib.suppress(Exception):  # as above
+                work.store(start, out)
+                if self.asked(count):
+                    return
+            self._work = None
+        self._ask(start, out)
+
+    def _ask(self, start: int, out: NDArray) -> None:
+        """Do as `rows`, from Python."""
+        count = len(out)
+        step = self._together if self._batches else 1
+        for first in range(0, count, step):
+            last = min(first + step, count)
+            if self._first is not None and start + last <= len(self._first):
+                out[first:last] = self._first[start + first : start + last]
+            elif self._batches:
+                out[first:last] = self._batch(start + first, start + last)
+            else:
+                out[first] = self._d.product(self._length * unit_vector(self.count, start + first))
+
+    def _is_pure(self) -> bool:
+        """Tell whether the loop's own arguments are what they were, each thread's."""
+        assert self._work is not None
+        problem, subject = self._work.problem, self._d.subject
+        assert problem.native is not None
+        copies = [form.before[: len(problem.before)] for form in problem.native.forms]
+        changed = (subject.changed(list(x), problem.kwargs) for x in (problem.before, *copies))
+        self._d.touched += dict.fromkeys(chain.from_iterable(changed))
+        return not self._d.touched
+
+    def _counted(self, count: int) -> None:
+        with self._one_at_a_time:
+            self._d.calls += count
+
+    def _batch(self, first: int, last: int) -> NDArray:
+        units = np.zeros((last - first, self.count))
+        units[np.arange(last - first), np.arange(first, last)] = self._length
+        return self._d.together(units)
+
+
+def unit_vector(size: int, k: int) -> NDArray:
+    """Return zeros, and a 1 at place k."""
+    unit = np.zeros(size)
+    unit[k] = 1
+    return unit
+
+
+def _compiled(d: GivenDerivative, length: float) -> _Loop | None:
+    """Return the work of asking a compiled derivative for unit vectors."""
+    subject = d.subject
+    one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate
+    call, fills = d.call, False
+    if isinstance(call, InPlace) and not call.adds:
+        call, fills = call.inner, True
+    if not one_to_one or not isinstance(call, Dispatcher):
+        return None
+    source, taken = subject.kept[0].example, subject.active[0].example
+    if d.form == "jvp":
+        source, taken = taken, source
+    problem = Problem(
+        call,
+        tuple(subject.arguments()),
+        np.zeros(source.shape, source.dtype),
+        (),
+        private(subject.kwargs),
+        WIRTINGER if source.dtype.kind == "c" else REAL,
+        False,
+        taken if fills else None,
+        known=np.zeros(taken.shape, taken.dtype),
+    )
+    return None if problem.native is None else _Loop(problem, length)

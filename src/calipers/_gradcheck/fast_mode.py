@@ -1,0 +1,290 @@
+"""fast_mode: products with random directions, and the way from a product to the wrong entry."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from .._core.dtypes import reals
+from .._core.protocols import NDArray
+from .._kernels.differences import NOISY
+from .analytic import GivenDerivative
+from .entry_rules import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    SLIGHT,
+    VERDICTS,
+    Rule,
+    disputed,
+    rounded_away,
+    rounding_of,
+    sided,
+)
+from .flatten import largest_by_part, norm
+from .numerical import Looks
+from .refine import MANY
+from .summary import Outcome
+
+CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
+
+_SHOWN = 2  # wrong columns per input after which the search for more ends
+_SUSPECTS = 8  # columns per input that are checked one by one
+_MODERATE = 1 << 24  # numbers that f may take and return if it is called for each column
+_LEAST = 2.0**-20  # of the largest element, by which the smallest are moved
+_MARGIN = 4.0  # of the numerical products' errors
+_ROUNDING = 64.0  # of eps, in products; more where a cotangent is contracted, too
+_ROUNDING_OF_ALL = 1024.0
+_STILL = 64.0  # roundings of other products, which one that is 0 may not be known to
+
+
+class Probe:
+    """
+    Products of the Jacobian by one input with directions, both numerical and analytic.
+
+    Attributes
+    ----------
+    any_slope : bool
+        Whether the derivative has an entry that is not zero, as far as its products show.
+    """
+
+    def __init__(
+        self,
+        looks: Looks,
+        derivative: GivenDerivative,
+        rule: Rule,
+        resolution: float,
+        random: np.random.Generator,
+        short_steps: bool,
+    ) -> None:
+        self._looks, self._derivative = looks, derivative
+        self._rule, self._resolution = rule, resolution
+        count = looks.problem.coordinates
+        x = np.abs(reals(looks.problem.x).astype(float))
+        finite = x[np.isfinite(x)]
+        # An element that is nothing beside the others would be nothing in the product, too.
+        largest = finite.max(initial=0.0)
+        lengths = np.where(np.isfinite(x), np.maximum(x, _LEAST * largest), 1.0)
+        lengths[x == 0] = min(1.0, largest) or 1.0  # of which no length is known
+        self._direction = random.standard_normal(count) * lengths
+        self._weights = random.standard_normal(looks.subject.rows)
+        self._gradient: NDArray | None = None
+        self._short_steps = short_steps  # may confirm a product of 0
+        self.any_slope = False
+        self._settled = looks.steps == 0
+
+    def ask(self) -> str:
+        """
+        Compare one product, of all columns that are not settled.
+
+        A random direction meets an error in any entry. UNKNOWN is what differences do not resolve,
+        and products that are not finite.
+        """
+        if not len(self._direction):
+            return CLEAR
+        chosen = np.where(self._settled, 0.0, self._direction)
+        excess, unknown = self._excess(chosen)
+        if excess > 1:
+            return HIT
+        return UNKNOWN if unknown else CLEAR
+
+    def settle(self, column: int) -> None:
+        """Leave a column out from now on."""
+        self._settled[column] = True
+
+    def suspect(self) -> int:
+        """Halve the direction of a hit until one column is left: where to look, and no verdict."""
+        where = np.flatnonzero(~self._settled)
+        while len(where) > 1:
+            halves = where[: len(where) // 2], where[len(where) // 2 :]
+            excess = []
+            for half in halves:
+                part = np.zeros(len(self._direction))
+                part[half] = self._direction[half]
+                excess.append(self._excess(part)[0])
+            where = halves[int(excess[1] > excess[0])]
+        return int(where[0])
+
+    def _excess(self, direction: NDArray) -> tuple[float, bool]:
+        """Return how far two products are apart, of what they may be; and if one is unknown."""
+        looks = self._looks
+        problem = looks.problem
+        exact = np.ascontiguousarray(direction, dtype=problem.x.real.dtype)
+        v = exact.view(problem.x.dtype).reshape(problem.x.shape)
+        value, error = looks.along(v)
+        analytic, terms = self._analytic(exact.astype(float))
+        self.any_slope |= bool(np.any(terms))
+        natural = self._natural_sizes(exact)
+        rounding, contracted = _ROUNDING, analytic.shape == ()
+        if contracted:  # by the cotangent, too
+            rounding, weights = _ROUNDING_OF_ALL, self._weights
+            error, natural = (np.asarray(norm(weights * x)) for x in (error, natural))
+            value = np.asarray(weights @ value)
+        with np.errstate(all="ignore"):
+            difference = np.abs(analytic - value)
+            allowed = _MARGIN * error + rounding * looks.eps * terms
+            size = np.maximum(np.abs(value), terms)
+            constant = (value == 0) & (error <= _STILL * looks.eps * np.max(size, initial=0.0))
+            resolved = (error <= self._resolution * size) | (error == 0) | constant
+            resolved &= np.isfinite(analytic)
+            ratio = np.where(difference == 0, 0.0, difference / allowed)
+            # A product of 0 has no digits to resolve. It is confirmed within an error that is
+            # negligible at the scale of f and x.
+            zero = rounded_away(terms if contracted else analytic, natural, looks.eps)
+            confirmed = resolved | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
+        if self._short_steps and np.any(zero & ~confirmed):
+            confirmed |= zero & self._confirmed_by_short_steps(v, analytic, natural)
+        ratio = np.where(resolved, ratio, 0.0)
+        return float(np.max(ratio, initial=0.0)), not bool(np.all(confirmed))
+
+    def _confirmed_by_short_steps(self, v: NDArray, analytic: NDArray, natural: NDArray) -> NDArray:
+        """
+        Return which products slopes confirm by steps that the ladder may not reach.
+
+        They confirm none of an f that rounds x to a format of few bits, and is constant in between.
+        """
+        looks = self._looks
+        if looks.in_the_format_of_x() is not None:
+            return np.zeros(analytic.shape, bool)
+        right, left, steps = looks.slopes_along(v, 5)
+        noise = rounding_of(looks.subject.sizes, looks.eps) / steps[:, None]
+        if analytic.shape == ():
+            weights = self._weights
+            right, left = (slopes @ weights[:, None] for slopes in (right, left))
+            noise = np.array([[norm(weights * row)] for row in noise])
+        return self._rule.confirmed(analytic, SLIGHT * natural, right, left, noise).reshape(
+            analytic.shape
+        )
+
+    def _natural_sizes(self, direction: NDArray) -> NDArray:
+        """Return how large J v is if x changes f in proportion; an f of 0 counts as 1."""
+        subject, part = self._looks.subject, self._looks.part
+        relative = np.abs(direction) / subject.units[part.start : part.stop]
+        largest = largest_by_part(subject.sizes, subject.kept)
+        return np.asarray(np.where(largest == 0, 1.0, largest) * relative.max(initial=0.0))
+
+    def _analytic(self, direction: NDArray) -> tuple[NDArray, NDArray]:
+        """Return J v, or w J v, and how large the terms in it are."""
+        subject, part = self._looks.subject, self._looks.part
+        block = slice(part.start, part.stop)
+        whole = np.zeros(subject.columns)
+        whole[block] = direction
+        if self._derivative.form == "vjp":
+            if self._gradient is None:
+                self._gradient = self._derivative.product(self._weights).copy()
+            terms = norm(self._gradient * whole)
+            return np.asarray(self._gradient @ whole), np.asarray(terms)
+        product = self._derivative.times(whole)
+        return product, np.abs(product) + np.abs(product).max(initial=0.0)
+
+
+def column_of(
+    derivative: GivenDerivative, column: int, numerical: NDArray
+) -> tuple[NDArray, NDArray]:
+    """
+    Return rows and the entries that the derivative has there in a column.
+
+    From vjp, which gives no column, it is the one row that a bisection leads to, by products of the
+    numerical column.
+    """
+    subject = derivative.subject
+    if derivative.form != "vjp":
+        unit = np.zeros(subject.columns)
+        unit[column] = 1
+        return np.arange(subject.rows), derivative.times(unit)
+    where = np.arange(subject.rows)
+    finite = np.where(np.isfinite(numerical), numerical, 0.0)
+    w = np.random.default_rng(0).standard_normal(subject.rows)
+    while len(where) > 1:
+        residuals = []
+        halves = where[: len(where) // 2], where[len(where) // 2 :]
+        for half in halves:
+            part = np.zeros(subject.rows)
+            part[half] = w[half]
+            residuals.append(abs(derivative.product(part)[column] - part @ finite))
+        where = halves[int(residuals[1] > residuals[0])]
+    unit = np.zeros(subject.rows)
+    unit[where] = 1
+    return where, derivative.product(unit)[[column]]
+
+
+def is_moderate(look: Looks) -> bool:
+    """Return True if calling f for each column is a moderate amount of work."""
+    columns = look.problem.coordinates
+    return columns * (columns + look.subject.rows) <= _MODERATE
+
+
+def project(
+    outcome: Outcome,
+    look: Looks,
+    derivatives: Iterable[GivenDerivative],
+    rule: Rule,
+    resolution: float,
+    random: np.random.Generator,
+) -> tuple[bool, bool]:
+    """
+    Compare products with respect to one input, and add what is wrong to `outcome`.
+
+    Return whether all entries have to be compared, and whether some product is not zero. A wrong
+    product is traced to a column, which is then judged. If this column is right, or if differences
+    do not resolve the product, all columns are to be compared if that is moderate work. If it is
+    not, the next columns are traced, and an unresolved product makes the check INCONCLUSIVE.
+    """
+    outcome.entries.left_out += int(np.count_nonzero(look.steps == 0))
+    moderate, any_slope = is_moderate(look), False
+    for d in derivatives:
+        probe = Probe(look, d, rule, resolution, random, short_steps=not moderate)
+        wrong = 0
+        for _ in range(_SUSPECTS):
+            result = probe.ask()
+            any_slope |= probe.any_slope
+            if result == CLEAR or wrong == _SHOWN:
+                break
+            if result == UNKNOWN:
+                if moderate and not wrong:
+                    return True, any_slope
+                outcome.undecided = (
+                    f"differences do not resolve products of {d.name} with respect to "
+                    f"{look.part.label}: f is noisy or not smooth; check without "
+                    "fast_mode"
+                )
+                break
+            column = probe.suspect()
+            wrong += _judged_column(outcome, look, d, rule, column) == FAIL
+            if moderate and not wrong:
+                return True, any_slope
+            probe.settle(column)
+        else:
+            outcome.undecided = (
+                f"products of {d.name} with respect to {look.part.label} differ by "
+                f"more than rounding, but the {_SUSPECTS} columns that were checked "
+                "are within the tolerance: check without fast_mode"
+            )
+    return False, any_slope
+
+
+def _judged_column(
+    outcome: Outcome, look: Looks, d: GivenDerivative, rule: Rule, column: int
+) -> str:
+    """Judge one column of a derivative, and add its entries if they are wrong."""
+    number, entries = look.part.start + column, outcome.entries
+    if (number, d.name) in zip(entries.columns, entries.forms, strict=True):
+        return FAIL
+    value, error, state = look.derivative(column)
+    rows, analytic = column_of(d, number, value)
+    size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
+    noisy = bool(state["status"] == NOISY)
+    verdict = rule.judge(analytic, value[rows], error[rows], size, noisy)
+    slope = look.slope(column)[rows]
+    noise = rounding_of(look.subject.sizes[rows], look.eps) / look.steps[column]
+    verdict[disputed(analytic, value[rows], slope, noise)] = VERDICTS.index(PASS)
+    wavy = verdict == VERDICTS.index(FAIL)
+    if wavy.any():
+        of_column = np.zeros(len(rows), int), rows
+        below = look.below_now(np.array([column]), np.array([state]), of_column, MANY)
+        wavy &= sided(analytic, value[rows], *below)
+    verdict[wavy] = VERDICTS.index(INCONCLUSIVE)
+    if not np.any(verdict == VERDICTS.index(FAIL)):
+        return PASS
+    numbers = np.full(len(rows), number)
+    entries.add(numbers, rows, d.name, verdict, analytic, value[rows], error[rows])
+    return FAIL

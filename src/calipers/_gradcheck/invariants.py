@@ -1,0 +1,315 @@
+"""Tests of a derivative that take no step: they cannot be spoiled by one, and cost a few calls."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .._compare.elementwise import equal_arrays
+from .._core.arrays import is_sparse
+from .._core.protocols import NDArray
+from .analytic import GivenDerivative
+from .calls import InPlace, private
+from .entry_rules import alike, least_normal
+from .flatten import WrongFormError, as_outputs, largest_by_part, norm, real_vector
+from .jacobian_storage import entries_of_both
+from .perturb import moved
+from .point import Subject
+
+# Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
+ROUNDING = 256.0
+SCALE = 8  # of a direction: what is linear gives as much more, to the bit
+_SAMPLE = slice(0, 64)  # rows of a Jacobian that a copy is kept of
+
+
+def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
+    """
+    Call f once more; say if it gives something else, beyond rounding.
+
+    Some routines round otherwise from call to call, by what memory held before, or by threads.
+    """
+    if isinstance(subject.f, InPlace):
+        # Its first results are from arrays of NaN.
+        arguments, named = tuple(subject.arguments()), private(subject.kwargs)
+        subject.calls += 1
+        again = subject.reals_of(subject.f.over(0, arguments, named))
+        unwritten = np.isnan(subject.base) & ~np.isnan(again)
+        if unwritten.any():
+            yield (
+                f"f does not overwrite its output arrays (out_like=): {unwritten.sum()} of "
+                f"{again.size} results depend on their previous values"
+            )
+            return
+    else:
+        again = subject.reals_of(subject.call())
+    worst = largest_difference(again, subject.base)
+    rounding = ROUNDING * subject.eps * largest_by_part(_finite(subject.sizes), subject.kept)
+    if worst > tolerance and not alike(again, subject.base, tolerance + rounding):
+        yield (
+            f"f is not deterministic: two calls with the same inputs differ by {worst:.3g} "
+            f"(nondet_tol={tolerance:g})"
+        )
+
+
+def memory_order(subject: Subject) -> str | None:
+    """Tell which inputs f reads in the order of memory, which is not the one of their copies."""
+    if not subject.laid_out:
+        return None
+    values = subject.reals_of(subject.call_as_laid_out())
+    # Products of matrices are rounded in other ways.
+    allowed = subject.eps**0.5 * np.abs(subject.base[np.isfinite(subject.base)]).max(initial=0.0)
+    if alike(values, subject.base, allowed):
+        return None
+    named = ", ".join(subject.names[k] for k in subject.laid_out)
+    return (
+        f"f depends on the memory order of input {named}: it is checked with copies in C "
+        "order, for which its results differ; pass numpy.ascontiguousarray of that input"
+    )
+
+
+def mutation(name: str, touched: list[str]) -> Iterator[str]:
+    """Say what a function has written into."""
+    if touched:
+        yield f"{name} changes its arguments: {', '.join(touched)}; make it work on a copy"
+
+
+def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+    """Ask a derivative the same twice."""
+    if d.form == "jac":
+        one = d.matrix() if d.known is None else d.known
+        before = one[_SAMPLE].copy() if isinstance(one, np.ndarray) else None
+        two = d.matrix()
+        d.known = one  # lets go of the other
+        if is_sparse(one) != is_sparse(two):
+            one, two = np.zeros(1), np.full(1, np.inf)  # now this, now that
+        elif before is not None and not equal_arrays(before, one[_SAMPLE], equal_nan=True):
+            one, two = before, one[_SAMPLE]  # which was written over
+        else:
+            one, two = entries_of_both(one, two)
+    else:
+        v = direction(d, random) / SCALE  # at most 1, which the tolerance is for
+        one, two = d.applied(v), d.applied(v)
+        d.asked = v, one
+    worst = largest_difference(one, two)
+    if worst > tolerance:
+        yield (
+            f"{d.name} is not reentrant: two calls with the same arguments differ by {worst:.3g} "
+            f"(nondet_tol={tolerance:g})"
+        )
+
+
+def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+    """Ask a derivative before and after a call of f at x, whose last call was elsewhere."""
+    v = direction(d, random) / SCALE
+
+    def answer() -> Any:
+        result = d.matrix() if d.form == "jac" else d.applied(v)
+        return result[_SAMPLE].copy() if isinstance(result, np.ndarray) else result
+
+    before = answer()
+    d.subject.call()
+    after, again = answer(), answer()
+    worst = largest_difference(*entries_of_both(before, after))
+    if worst > tolerance and largest_difference(*entries_of_both(after, again)) <= tolerance:
+        yield (
+            f"{d.name} depends on the last call of f, by {worst:.3g}: compute what it "
+            "needs from its arguments"
+        )
+
+
+def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+    """Test that what arrays held before is overwritten by a derivative, or added to."""
+    if not isinstance(d.call, InPlace):
+        return
+    last: tuple[Any, ...] = ()
+    if d.form != "jac":
+        v = direction(d, random) / 8
+        v[::2] = 0  # what is skipped for a zero is not written either
+        last = (d.shaped(v),)
+    arguments = (*d.subject.arguments(), *last)
+    held = [_numbers_like(like, random) for like in d.call.likes]
+    fresh = [np.zeros_like(like) for like in d.call.likes]
+    d.calls += 2
+    named = private(d.subject.kwargs)
+    one = d.call.into(tuple(a.copy() for a in held), arguments, named)
+    two = d.call.into(tuple(fresh), arguments, named)
+    for before, after, alone in zip(held, one, two, strict=True):
+        expected = before + alone if d.call.adds else alone
+        allowed = tolerance + (
+            rounding_error(d, np.abs(before) + np.abs(alone)) if d.call.adds else 0
+        )
+        if not alike(after, expected, allowed):
+            how = "add to" if d.call.adds else "overwrite"
+            yield f"{d.name} does not {how} its output arrays (inplace={d.call.way!r})"
+            return
+
+
+def primal(
+    source: str, value: Any, subject: Subject, allowed: Callable[[NDArray], NDArray]
+) -> Iterator[str]:
+    """Compare the value that comes with a derivative, of all outputs or those kept, with f's."""
+    if subject.structure is not None:
+        _, value = subject.structure.flattened(value)
+    try:
+        arrays, _ = as_outputs(value)
+    except TypeError:
+        yield f"{source} returns {type(value).__name__} as the value of f"
+        return
+    outputs = [p.example for p in subject.kept]
+    if len(arrays) == len(subject.outputs) != len(outputs):
+        arrays = tuple(arrays[p.position] for p in subject.kept)
+    shapes, expected = [a.shape for a in arrays], [o.shape for o in outputs]
+    if shapes != expected:
+        yield f"{source} returns values of shapes {shapes}, but f returns {expected}"
+        return
+    kinds, expected_kinds = ([a.dtype.kind == "c" for a in group] for group in (arrays, outputs))
+    if kinds != expected_kinds:
+        yield f"{source} returns complex values where f returns real ones, or vice versa"
+        return
+    numbers = real_vector(arrays).astype(float, copy=False)
+    base = subject.base.astype(float, copy=False)
+    if not alike(numbers, base, allowed(base)):
+        worst = largest_difference(numbers, base)
+        yield f"the primal value that {source} returns differs from f(x) by {worst:.3g}"
+
+
+def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
+    """Test that None stands for a direction of zeros, for all outputs or inputs and for each."""
+    parts, what = d.taken, "cotangent" if d.form == "vjp" else "tangent"
+    patterns: list[list[Any]] = [[None] * len(parts)]
+    if len(parts) > 1:
+        for k in range(len(parts)):
+            ones = [np.ones_like(p.example) for p in parts]
+            patterns.append([None if i == k else x for i, x in enumerate(ones)])
+    for k, pattern in enumerate(patterns):
+        try:
+            result = d.answer(tuple(pattern) if d.several else pattern[0]).copy()
+        except WrongFormError:
+            raise
+        except Exception as error:
+            msg = f"{d.name} raises for a {what} of None, which stands for zeros"
+            raise WrongFormError(msg) from error
+        expected = np.zeros_like(result)
+        if k > 0:
+            pairs = zip(parts, pattern, strict=True)
+            expected = d.answer(
+                tuple(np.zeros_like(p.example) if x is None else x for p, x in pairs)
+            )
+        if not alike(result, expected, share * max_abs(_finite(expected))):
+            yield (f"{d.name} returns different results for a {what} of None and a {what} of zeros")
+            return
+
+
+def adjoint(
+    one: GivenDerivative, other: GivenDerivative, random: np.random.Generator, share: float
+) -> tuple[bool, str | None]:
+    """
+    Test <w, Jv> = <J'w, v> for random v and w, and two forms of J, but for a share of them.
+
+    Return whether that holds, and what is wrong where rounding of x does not explain it either.
+    """
+    pushes, pulls = (one, other) if one.form != "vjp" else (other, one)
+    if pulls.form == "jvp":
+        pushes, pulls = pulls, pushes
+    subject = pushes.subject
+    v = drawn(subject.columns, random, subject.eps)
+    w = drawn(subject.rows, random, subject.eps)
+    forward, backward = pushes.times(v).copy(), pulls.transposed_times(w).copy()
+    with np.errstate(invalid="ignore", over="ignore"):
+        left, right = w @ forward, backward @ v
+        terms = np.abs(w) @ np.abs(forward) + np.abs(backward) @ np.abs(v)
+    allowed = rounding_error(pushes, terms) * np.sqrt(len(v) + len(w)) + share * terms
+    allowed = allowed + cancelled(pushes, w, v)
+    if abs(left - right) <= allowed or (np.isnan(left) and np.isnan(right)):
+        return True, None
+    allowed += moved(pushes, lambda d, turn: turn(w) @ d.times(turn(v)), random)
+    allowed += moved(pulls, lambda d, turn: d.transposed_times(turn(w)) @ turn(v), random)
+    if abs(left - right) <= allowed:
+        return False, None
+    return False, (
+        f"{pushes.name} and {pulls.name} are not derivatives of one function: <w, Jv> = "
+        f"{left:.6g} and <J'w, v> = {right:.6g} differ by {abs(left - right):.2g}"
+    )
+
+
+def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
+    """Compare a call with a batch of two directions, along a leading axis, with two calls."""
+    directions = np.stack([direction(d, random), direction(d, random)])
+    try:
+        result = d.together(directions)
+    except WrongFormError:
+        raise
+    except Exception as error:
+        if d.of_library:  # by vmap of torch or jax, which says what it cannot do
+            msg = f"{d.name} raises for a batch of directions along a leading axis"
+            raise WrongFormError(msg) from error
+        error.add_note(f"raised by {d.name} with a batch of two directions along a leading axis")
+        raise
+    for v, row in zip(directions, result, strict=True):
+        alone = d.applied(v)
+        if not alike(row, alone, rounding_error(d, np.abs(alone) + max_abs(_finite(alone)))):
+            yield f"{d.name} of a batch differs from {d.name} of each of its rows"
+            return
+
+
+def natural_size(d: GivenDerivative) -> NDArray:
+    """Return what the results of a derivative are made of, should they cancel to nothing."""
+    results, units = _finite(d.subject.rounded), d.subject.units
+    return max_abs(results) / units if d.form == "vjp" else results / units.min()
+
+
+def cancelled(d: GivenDerivative, w: NDArray, v: NDArray) -> float:
+    """Return what <w, Jv> is rounded by should all terms of J cancel, for v and w of any number."""
+    results, units = _finite(d.subject.rounded[: len(w)]), d.subject.units[: len(v)]
+    return float(rounding_error(d, norm(w * results) * norm(v / units)))
+
+
+def _finite(values: NDArray) -> NDArray:
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def direction(d: GivenDerivative, random: np.random.Generator) -> NDArray:
+    """Draw a cotangent or a tangent whose magnitudes span some decades."""
+    size = d.subject.rows if d.form == "vjp" else d.subject.columns
+    return drawn(size, random, d.subject.eps) * scales(size, random)
+
+
+def scales(size: int, random: np.random.Generator) -> NDArray:
+    """Return powers of two that span three decades, 1 among them, in random order."""
+    (shuffled,) = random.spawn(1)
+    return np.asarray(shuffled.permutation(0.5 ** np.linspace(0, 10, size).astype(int)))
+
+
+def drawn(size: int, random: np.random.Generator, eps: float) -> NDArray:
+    """Draw numbers of magnitude 1 to 8 with almost all the digits of a format of spacing eps."""
+    signed = random.integers(-55, 55, size)
+    (last,) = random.spawn(1)
+    steps = 2 ** (round(-np.log2(eps)) - 5)  # from 1 to 2; few such numbers have an exact sum
+    sizes = np.where(signed < 0, 8 - signed, signed + 9) / 8
+    sizes += last.integers(0, steps // 8, size) / steps
+    return np.asarray(np.copysign(sizes, signed))
+
+
+def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:
+    drawn = np.asarray(random.integers(9, 64, like.shape) / 8)
+    return np.asarray(drawn * (1 + 1j) if like.dtype.kind == "c" else drawn, like.dtype)
+
+
+def rounding_error(d: GivenDerivative, terms: Any) -> Any:
+    eps = d.subject.eps
+    # Subnormal numbers are apart by more than a share of themselves.
+    return ROUNDING * eps * (terms + least_normal(eps))
+
+
+def max_abs(values: NDArray) -> float:
+    return float(np.max(np.abs(values), initial=0.0))
+
+
+def largest_difference(one: NDArray, other: NDArray) -> float:
+    """Return the largest difference; infinite where one alone is NaN or infinite."""
+    if equal_arrays(one, other, equal_nan=True):
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        difference = np.where(same, 0.0, np.abs(one - other))
+    return max_abs(np.where(np.isnan(difference), np.inf, difference))

@@ -1,0 +1,191 @@
+"""What a function and its derivatives are off by, as their answers at points beside x tell."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._core.protocols import NDArray
+from .analytic import GivenDerivative
+from .basis_vectors import unit_vector
+from .columns import Sizes
+from .entry_rules import FAIL, PASS, SURE, Rule, few_roundings
+from .flatten import largest_by_part, moduli
+from .point import Subject
+from .summary import Entries
+
+Move = Callable[[NDArray], NDArray]
+
+_BESIDE = 8  # points, of which few give by chance what x gives
+_CHANGES = 16.0  # of an answer between them, that rounding explains
+_SHARE = 0.05  # of x, by which what is smooth changes by far less than itself
+_OTHERS = 4.0  # times that what is all rounding changes
+_MORE = 64.0  # times what a few points show of rounding, of f or of its derivative
+
+
+def moved(
+    d: GivenDerivative, ask: Callable[[GivenDerivative, Move], Any], random: np.random.Generator
+) -> Any:
+    """
+    Return what an answer of d may be off by as what is computed is rounded.
+
+    It is asked at points to both sides of x, for directions that are moved likewise.
+    """
+
+    def answer(move: Move) -> Any:
+        return _asked(d, lambda other: ask(other, move), d.subject.moved(move))
+
+    here = np.array(ask(d, lambda numbers: numbers))
+    return _CHANGES * _largest(lambda: _bend(answer, here, d.subject.eps, random))
+
+
+def scattered(
+    d: GivenDerivative, ask: Callable[[GivenDerivative, float], Any], random: np.random.Generator
+) -> Any:
+    """
+    Return what an answer of d may be if it is nothing but rounding.
+
+    That is another number at every point, even where it is the same for all roundings of x: as of
+    ``1 - exp(2j*pi*n)``, at 0 by the nearest number to ``2*pi*n``; and so it is for directions as
+    many times as large as d is asked for, if f is linear.
+    """
+
+    def nearer(x: NDArray) -> NDArray:
+        return np.asarray(x * (1 - random.uniform(0, _SHARE, x.shape)))
+
+    def elsewhere() -> Any:
+        times = random.uniform(1, 2)
+        return _asked(d, lambda other: ask(other, times), d.subject.moved(nearer))
+
+    here = np.array(ask(d, 1.0))
+    return _OTHERS * _largest(lambda: elsewhere() - here)
+
+
+def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
+    """
+    Return by how much rounding changes results of f that nothing else changes, and 0 for others.
+
+    They are the same but for rounding, there and here, at points that are farther off by a share of
+    x or of natural numbers.
+    """
+
+    def about(x: NDArray) -> NDArray:
+        size = np.abs(x[np.isfinite(x)]).max(initial=1.0)
+        return np.asarray(x + random.uniform(-_SHARE, _SHARE, x.shape) * size)
+
+    def bend(at: Subject, value: NDArray) -> NDArray:
+        return np.asarray(np.abs(_bend(partial(_value, at), value, subject.eps, random)))
+
+    def farther_off() -> NDArray:
+        there = subject.moved(about)
+        value = there.reals_of(there.call())
+        own = largest_by_part(bend(there, value), subject.kept)
+        subject.calls = there.calls
+        return np.asarray(np.maximum(np.abs(value - subject.base) - _MORE * own, 0.0))
+
+    near = _largest(lambda: bend(subject, subject.base))
+    # One rounding may hide all, and few results show those of few bits.
+    near = largest_by_part(np.fmax(near, subject.eps * subject.rounded), subject.kept)
+    return np.where(_largest(farther_off, np.inf) <= _MORE * near, near, 0.0)
+
+
+def _value(subject: Subject, move: Move) -> NDArray:
+    """Return the results of f at another point."""
+    other = subject.moved(move)
+    found = other.reals_of(other.call())
+    subject.calls = other.calls
+    return found
+
+
+def hides(rounding: NDArray, slopes: NDArray, largest: NDArray) -> NDArray:
+    """Tell which slopes by numbers of some size change f by rounding, where it is nothing else."""
+    small = np.abs(slopes) * (_SHARE * largest) <= _MORE * rounding
+    return np.asarray(small & (rounding > 0))
+
+
+def _bend(answer: Callable[[Move], Any], here: Any, eps: float, random: np.random.Generator) -> Any:
+    """Return by how much the mean of answers to both sides is another one: rounding, very near."""
+    seed, share = random.integers(2**63), np.sqrt(eps)  # the square of which is rounding
+
+    def to(side: int) -> Any:
+        own = np.random.default_rng(seed)
+        return answer(lambda x: x * (1 + side * own.uniform(0, share, x.shape)))
+
+    return (to(-1) - here) / 2 + (to(1) - here) / 2
+
+
+def _largest(change: Callable[[], Any], unknown: float = 0.0) -> Any:
+    """Return the largest of some changes; what is not finite, or not defined, is `unknown`."""
+    most = np.zeros(())
+    try:
+        for _ in range(_BESIDE):
+            with np.errstate(invalid="ignore", over="ignore"):
+                apart = np.abs(change())
+            most = np.maximum(most, np.where(np.isfinite(apart), apart, unknown))
+    except Exception:  # of what is not defined everywhere
+        return np.full((), unknown)
+    return most
+
+
+def _asked(d: GivenDerivative, ask: Callable[[GivenDerivative], Any], subject: Subject) -> Any:
+    """Return the answer of d at another point."""
+    other = replace(d, subject=subject, known=None)
+    found = np.array(ask(other))
+    d.calls = other.calls
+    return found
+
+
+def entries_of(d: GivenDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:
+    """Return some entries of a derivative, by unit vectors times a number."""
+    if d.form == "jac":
+        return np.asarray(d.matrix()[rows, columns]).ravel()
+    lines, within, count = rows, columns, d.subject.rows
+    if d.form == "jvp":
+        lines, within, count = columns, rows, d.subject.columns
+    found = np.empty(len(rows))
+    for line in np.unique(lines):
+        own = lines == line
+        found[own] = d.product(times * unit_vector(count, line))[within[own]] / times
+    return found
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def excused(
+    entries: Entries,
+    subject: Subject,
+    derivatives: list[GivenDerivative],
+    rule: Rule,
+    sizes: Sizes | None,
+    eps: float,
+    random: np.random.Generator,
+) -> NDArray:
+    """Return the positions of `entries` that are all rounding, if no other entry is wrong."""
+    verdicts, forms = np.array(entries.verdicts), np.array(entries.forms)
+    if not 0 < len(verdicts) == sum(entries.count.values()) - entries.count[PASS]:
+        return _NONE  # if not all are kept
+    columns, rows = np.array(entries.columns), np.array(entries.rows)
+    own, value, error = np.array(entries.values).T
+    failed, apart = verdicts == FAIL, np.abs(own - value)
+    zero = (np.abs(value) <= SURE * error) | rule.is_still(own, value, error)
+    if not (zero.any() and zero[failed].all()):
+        return _NONE
+    nothing = apart <= few_roundings(eps) * subject.natural[rows]
+    if sizes is not None:
+        nothing |= rule.is_nothing(apart, np.fmax(sizes.rows[rows], sizes.columns[columns]))
+    largest = largest_by_part(moduli([p.example for p in subject.active]), subject.active)
+    rounding = all_rounding(subject, random)[rows]
+    hidden = hides(rounding, own, largest[columns])
+    hidden &= rule.is_nothing(rounding, np.fmax(subject.sizes[rows], subject.units.max()))
+    passed = hidden | (nothing & failed)
+    if not passed[failed].all():  # then scattered entries need not be asked for
+        return _NONE
+    for d in derivatives:
+        (which,) = np.nonzero(passed & (forms == d.name))
+        if len(which):
+            ask = partial(entries_of, rows=rows[which], columns=columns[which])
+            passed[which] = np.abs(own[which]) <= scattered(d, ask, random)
+    return np.flatnonzero(passed)

@@ -1,0 +1,353 @@
+"""What a check found, and what it says of that: the verdict, a sentence, the worst entries."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._core.dtypes import reals
+from .._core.protocols import NDArray
+from .._derivatives.steps import COMPLEX_STEP
+from .._kernels.ladder_extrapolate import COARSE
+from .analytic import GivenDerivative
+from .calls import Call, in_float64
+from .columns import Jacobian
+from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, default_resolution
+from .flatten import Part, part_at
+from .mistakes import Causes
+from .numerical import Looks
+from .point import Subject
+from .report_data import Entry
+from .text import measured
+
+_KEPT = 100_000  # entries that a report can show one by one; more are counted
+_KEPT_NUMBERS = 1 << 22  # of numerical columns
+
+
+@dataclass
+class Entries:
+    """Entries that are not right, in real numbers: column, row, form of the derivative, values."""
+
+    count: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+    columns: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    forms: list[str] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list)
+    values: list[tuple[float, float, float]] = field(default_factory=list)
+    numerical: dict[int, NDArray] = field(default_factory=dict)  # by column
+    largest_error: float = 0.0
+    left_out: int = 0  # columns
+    hidden: int = 0  # that pass since rounding of f hides whether they are right
+    products: int = 0  # by which all are told to be right, and not one by one
+
+    def keep(self, column: int, numerical: NDArray) -> None:
+        """Keep a numerical column for the diagnosis, unless there are too many."""
+        if len(self.numerical) * numerical.size < _KEPT_NUMBERS:
+            self.numerical[column] = numerical.copy()  # and not what it is a part of
+
+    def add(
+        self,
+        columns: NDArray,
+        rows: NDArray,
+        form: str,
+        verdicts: NDArray,
+        own: NDArray,
+        d: NDArray,
+        e: NDArray,
+    ) -> None:
+        """Note entries."""
+        for k, verdict in enumerate(VERDICTS):
+            (which,) = np.nonzero(verdicts == k)
+            self.count[verdict] += len(which)
+            if verdict == PASS:
+                continue
+            for i in which[: max(0, _KEPT - len(self.rows))].tolist():
+                self.columns.append(int(columns[i]))
+                self.rows.append(int(rows[i]))
+                self.forms.append(form)
+                self.verdicts.append(verdict)
+                self.values.append((float(own[i]), float(d[i]), float(e[i])))
+
+    def let_pass(self, which: NDArray) -> None:
+        """Let entries pass that rounding hides, by their places in the lists."""
+        left_out = set(which.tolist())
+        for k in left_out:
+            self.count[self.verdicts[k]] -= 1
+        self.count[PASS] += len(left_out)
+        self.hidden += len(left_out)
+        lists: tuple[list[Any], ...] = (
+            self.columns,
+            self.rows,
+            self.forms,
+            self.verdicts,
+            self.values,
+        )
+        for kept in lists:
+            kept[:] = [item for k, item in enumerate(kept) if k not in left_out]
+
+
+# Options of gradcheck with which f is called in another way than by `jacobian` without options.
+_OF_CALLS = frozenset(
+    {"args", "kwargs", "argnums", "out_like", "step", "eps", "scale", "bounds", "masked", "inplace"}
+)
+_TOO_SMALL = "too small to be checked (below the rounding error of f)"
+_FEW = 8.0  # spacings of x, in which a ladder has no two steps
+
+
+@dataclass
+class Outcome:
+    """What a check of something finds, which it notes here; what it says of that, in the end."""
+
+    subject: Subject
+    derivatives: list[GivenDerivative]
+    rule: Rule
+    fast_mode: bool
+    allow: Sequence[str] = ()
+    entries: Entries = field(default_factory=Entries)
+    jacobians: dict[str, Jacobian] = field(default_factory=dict)
+    whole: Sequence[Looks] = ()  # at all entries by an input
+    findings: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)  # what matters less than a wrong entry
+    undecided: str | None = None  # why there is no verdict, beside the entries
+    narrow: str = ""  # the format that f computes in, if it is not that of its results
+
+    @cached_property
+    def verdict(self) -> str:
+        """The one of most weight."""
+        verdict = PASS if self.undecided is None else INCONCLUSIVE
+        if self.findings or self.late:
+            verdict = FAIL
+        for name in reversed(VERDICTS[:-1]):
+            if self.entries.count[name] and VERDICTS.index(name) < VERDICTS.index(verdict):
+                verdict = name
+        return verdict
+
+    @cached_property
+    def failures(self) -> tuple[Entry, ...]:
+        """Entries that are not right, the worst first."""
+        entries = self.entries
+        result = []
+        for column, row, form, verdict, (analytic, right, error) in zip(
+            entries.columns,
+            entries.rows,
+            entries.forms,
+            entries.verdicts,
+            entries.values,
+            strict=True,
+        ):
+            out, part = _part_of(self.subject.kept, row), _part_of(self.subject.active, column)
+            allowed = self.rule.atol + self.rule.rtol * abs(right) + error
+            difference = abs(analytic - right)
+            excess = difference / allowed if allowed > 0 else np.inf
+            result.append(
+                Entry(
+                    verdict,
+                    form,
+                    out.position,
+                    *out.index(row),
+                    part.position,
+                    *part.index(column),
+                    analytic,
+                    right,
+                    error,
+                    np.inf if np.isnan(excess) else float(excess),
+                    row,
+                    column,
+                    f"d {out.element(row)} / d {part.element(column)}",
+                )
+            )
+        return tuple(sorted(result, key=lambda e: (-_weight(e), -e.excess)))
+
+    @cached_property
+    def _causes(self) -> Causes:
+        forms = {d.name: d.form for d in self.derivatives}
+        of_torch = any(d.of_library and not d.conjugate for d in self.derivatives)
+        # Only gradients have labels other than out[0], out[1], ...
+        of_backward = of_torch and self.subject.output_labels is not None
+        return Causes(self.subject, self.jacobians, forms, self.entries.numerical, of_backward)
+
+    @cached_property
+    def _causes_of_blocks(self) -> dict[tuple[str, int, int], str]:
+        return self._causes.blocks(self.failures)
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """What wrong blocks look like as a whole."""
+        return tuple(self._of_block(key, text) for key, text in self._causes_of_blocks.items())
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the verdict is one that the caller accepts."""
+        return self.verdict in self.allow
+
+    @property
+    def reason(self) -> str:
+        """All of it in one sentence."""
+        return f"{self._reason()}{'; accepted by allow=' * self.is_allowed}"
+
+    def _reason(self) -> str:
+        failures, verdict = self.failures, self.verdict
+        if self.findings:
+            return self.findings[0]
+        if self.late and not (failures and failures[0].verdict == FAIL):
+            return self.late[0]
+        if verdict == PASS:
+            return self._agreement()
+        if verdict == INCONCLUSIVE and self.undecided is not None:
+            return self.undecided
+        worst = failures[0]
+        if verdict == NONSMOOTH:
+            text = (
+                f"{worst.name} is undefined: f has a kink, a jump or an infinite slope within one "
+                f"step ({self._step_of(worst):.2g}) of x"
+            )
+            advice = '; move x, pass a shorter step=, or pass allow={"NONSMOOTH"}'
+            return text if self.is_allowed else f"{text}{advice}"
+        if verdict == INCONCLUSIVE:
+            obstacle, _ = self._obstacle(worst)
+            return f"{worst.name} could not be confirmed: {measured(worst)}; {obstacle}"
+        if _are_nan(worst):
+            return f"{worst.name} is NaN, analytic and numerical; equal_nan=True accepts that"
+        return self._mistake(worst)
+
+    def next_step(self, call: Call) -> str:
+        """Return code that does what there is to do after a call, or ""."""
+        verdict, failures = self.verdict, self.failures
+        if self.findings or verdict == PASS or self.is_allowed:
+            return ""
+        if verdict == NONSMOOTH:
+            return call.text(allow={*call.arguments.get("allow", ()), NONSMOOTH})
+        if verdict == INCONCLUSIVE:
+            if self.undecided is None:
+                return self._obstacle(failures[0])[1](call)
+            return call.text(fast_mode=None) if self.fast_mode else ""
+        if not failures or failures[0].verdict != FAIL:
+            return ""
+        if _are_nan(failures[0]):
+            return call.text(equal_nan=True)
+        if self._has_plain_jacobian(call):
+            return f"calipers.jacobian({call.f}, {call.each_input()})  # the numerical Jacobian"
+        return f"{call.text(raise_exception=False)}.failures"
+
+    def _has_plain_jacobian(self, call: Call) -> bool:
+        """Whether `jacobian` takes f and its input as they are."""
+        alone = not isinstance(call.arguments["inputs"], (tuple, list))
+        options = set(call.arguments).isdisjoint(_OF_CALLS) and call.checker == "gradcheck"
+        of_library = any(d.of_library for d in self.derivatives)
+        structure = self.subject.structure
+        of_containers = structure is not None and bool(structure.names or structure.outputs)
+        return alone and options and not (self.subject.several or of_containers or of_library)
+
+    def _agreement(self) -> str:
+        names, count, left = [d.name for d in self.derivatives], self.entries.left_out, ""
+        if count:
+            what = "columns" if count > 1 else "column"
+            left = f", except for {count} {what} without a step (it is 0, or x is not finite)"
+        forms = " and ".join(names)
+        if self.fast_mode:
+            agree, every = (
+                f"products of {forms} with random directions agree with differences",
+                "",
+            )
+        else:
+            verb = "agree" if len(names) > 1 else "agrees"
+            agree, every = f"{forms} {verb} with differences", " in every entry"
+            if self.entries.products:
+                every += f", by {self.entries.products} products with random cotangents"
+        hidden, total = self.entries.hidden, sum(self.entries.count.values())
+        if not hidden:
+            return f"{agree}{every}{left}"
+        if hidden == total and len(self.whole) == len(self.subject.active):
+            return f"{forms} may be right: all entries are {_TOO_SMALL}{left}"
+        verb = "are" if hidden > 1 else "is"
+        return f"{agree}, except for {hidden} of {total} entries that {verb} {_TOO_SMALL}{left}"
+
+    def _obstacle(self, entry: Entry) -> tuple[str, Callable[[Call], str]]:
+        """Say why an entry is not confirmed, and how to write the next step after a call."""
+        if not np.isfinite(self.subject.base[entry.row]):
+            return "f is not finite at x", lambda _: ""
+        if np.isnan(entry.numerical) and self._is_confined(entry):
+            text = "bounds= leave no room for a difference there; step=0 excludes an element"
+            return text, lambda call: call.text(bounds=None)
+        if self.narrow and self.narrow != np.dtype(np.float32).name:
+            text = f"f computes in {self.narrow}, which resolves too little: check it in float64"
+            return text, lambda _: ""
+        if self.narrow:
+            rtol = default_resolution(float(np.finfo(np.float32).eps))
+            text = f"f computes in {self.narrow}; rtol={rtol:g} is the default of float32"
+            return text, lambda call: call.text(rtol=rtol)
+        text = "f is noisy or varies too fast there"
+        if self.subject.eps > COARSE:
+            return f"{text} for float32: try float64", lambda call: call.text(
+                inputs=call.each_input(in_float64)
+            )
+        of_library = any(d.of_library for d in self.derivatives)
+
+        def by_complex_steps(call: Call) -> str:
+            takes_none = of_library or call.arguments.get("method") == COMPLEX_STEP
+            return "" if takes_none else f"{call.text(method=COMPLEX_STEP)}  # for analytic f"
+
+        return text, by_complex_steps
+
+    def _mistake(self, entry: Entry) -> str:
+        """Say what is wrong with an entry, and with what is about it."""
+        text = f"{entry.name} is wrong{self._by(entry)}: {measured(entry)}"
+        if entry.analytic == 0:
+            silent = any(d.silent for d in self.derivatives if d.name == entry.form)
+            text += f"; {entry.form} returned None" if silent else ""
+        elif self._stands_still():
+            text += (
+                "; f does not change within the steps that were passed: without step= and eps=, "
+                "calipers tests whether f rounds x to few bits"
+            )
+        block = entry.form, entry.output, entry.input
+        cause = self._causes_of_blocks.get(block) or self._causes.line(entry)
+        return text if cause is None else f"{text}; {cause}"
+
+    def _stands_still(self) -> bool:
+        """Tell whether all that is wrong is claimed where f does not move by the caller's steps."""
+        wrong = (e for e in self.failures if e.verdict == FAIL)
+        own_steps = bool(self.whole) and all(look.own_step for look in self.whole)
+        return own_steps and all(e.numerical == 0 for e in wrong)
+
+    def _by(self, entry: Entry) -> str:
+        """Name the forms of the derivative that are wrong in an entry, if there are several."""
+        if len(self.derivatives) == 1:
+            return ""
+        index = entry.row, entry.column
+        wrong = {e.form for e in self.failures if (e.row, e.column) == index and e.verdict == FAIL}
+        return f" in {' and '.join(d.name for d in self.derivatives if d.name in wrong)}"
+
+    def _of_block(self, key: tuple[str, int, int], text: str) -> str:
+        form, output, position = key
+        out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
+        return f"{form}, d {out.label} / d {part.label}: {text}"
+
+    def _step_of(self, entry: Entry) -> float:
+        """Return the length of the steps by which an entry was looked at."""
+        look = next(k for k in self.whole if k.part.position == entry.input)
+        return float(look.steps[entry.column - look.part.start])
+
+    def _is_confined(self, entry: Entry) -> bool:
+        """Tell whether bounds leave a number few others beside it."""
+        for look in self.whole:
+            steps, column = look.coarse, entry.column - look.part.start
+            if look.part.position == entry.input and steps.lows.size:
+                x = reals(look.problem.x)[column]
+                room = max(steps.highs[column] - x, x - steps.lows[column])
+                return bool(room <= _FEW * max(np.spacing(abs(x)), look.eps * abs(x)))
+        return False
+
+
+def _are_nan(entry: Entry) -> bool:
+    return bool(np.isnan(entry.analytic) and np.isnan(entry.numerical))
+
+
+def _weight(entry: Entry) -> int:
+    return len(VERDICTS) - VERDICTS.index(entry.verdict)
+
+
+def _part_of(parts: tuple[Part, ...], number: int) -> Part:
+    return next(p for p in parts if p.start <= number < p.stop)

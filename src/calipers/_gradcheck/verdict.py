@@ -1,0 +1,248 @@
+"""Entries that a first look leaves in doubt, and what a second one says of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._core.protocols import NDArray
+from .._kernels import differences
+from .entry_rules import (
+    FAIL,
+    INCONCLUSIVE,
+    NONSMOOTH,
+    PASS,
+    SURE,
+    VERDICTS,
+    Rule,
+    breaks,
+    contradicted,
+    disputed,
+    few_roundings,
+    is_staircase,
+    kinks,
+    poles,
+    rounded_away,
+    rounding_of,
+    sided,
+)
+
+SlopesBelow = tuple[NDArray, NDArray, NDArray]
+
+_CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
+_OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
+_HALF = 0.45  # of a kink, that its error is at least
+_STEEPER = 2.0**-10  # of the steepest slope near x, by which that at x is beyond those farther off
+_ALL_OF_F = 0.125
+
+
+@dataclass
+class Dispute:
+    """
+    Entries that are in doubt, in one form of the derivative: what is claimed, and what is known.
+
+    Rules come one after the other, and each knows what those before have said.
+
+    Attributes
+    ----------
+    rule : Rule
+        What an entry may be off by.
+    own, value, error : ndarray
+        What is claimed, the numerical derivative, and its error.
+    floor : ndarray
+        The smaller of the largest entries of row and column.
+    largest : ndarray
+        The same of all rows and columns of one output and one input, beside which an entry may be
+        nothing; 0 where forms of the derivative do not agree on it.
+    beside : ndarray
+        The larger of the largest entries of row and column.
+    right, left : ndarray
+        Slopes to both sides of x, at the coarse step.
+    noise : ndarray
+        That of these slopes.
+    shorter : ndarray of bool
+        Where the numerical derivative is by shorter steps than these, and knows noise.
+    status : ndarray of int
+        What the ladder says of the column: NOISY, beyond rounding, or NONSMOOTH within its steps.
+    rows : ndarray of int
+        The results of f that entries belong to.
+    rounding : callable
+        Returns what the terms of f are rounded by, in rows.
+    """
+
+    rule: Rule
+    own: NDArray
+    value: NDArray
+    error: NDArray
+    floor: NDArray
+    largest: NDArray
+    beside: NDArray
+    right: NDArray
+    left: NDArray
+    noise: NDArray
+    shorter: NDArray
+    status: NDArray
+    rows: NDArray
+    rounding: Callable[[NDArray], NDArray]
+
+    def __post_init__(self) -> None:
+        rule, analytic, noisy = self.rule, self.own, self.status == differences.NOISY
+        slope = 0.5 * self.right + 0.5 * self.left
+        self._bend = bend = rule.bend_of(analytic, slope, self.right - self.left, self.noise)
+        self.verdicts = rule.judge(analytic, self.value, self.error, self.floor, noisy)
+        with np.errstate(invalid="ignore"):
+            off, allowed = np.abs(analytic - slope), rule.allowed(analytic, slope, self.floor)
+            off[~np.isfinite(slope)] = np.nan  # which is near nothing
+            near = (bend == 0) & (off <= rule.share * allowed)
+            # At a cusp what is claimed may be the mean of slopes without being a derivative.
+            self._say(INCONCLUSIVE, self._are(PASS) & (self.error > _CUSP * bend) & (bend > 0))
+            # Slopes that differ have a mean that is none of f, as shorter steps know; and those of
+            # a noisy f side with anything.
+            witness = ((bend == 0) | ~self.shorter) & ~noisy
+            unsure = self._are(FAIL) & witness & disputed(analytic, self.value, slope, self.noise)
+            confirmed = (bend == 0) & (off <= allowed)
+            self._say(PASS, unsure & confirmed)
+            self._doubt(np.flatnonzero(unsure & ~confirmed))
+        # With the caller's own step and tolerances, what they accept is accepted.
+        self._say(PASS, near & (self._are(INCONCLUSIVE) | (rule.share == 1)))
+        self._let_pass = np.zeros(analytic.shape, bool)
+
+    @property
+    def hidden(self) -> int:
+        """How many entries pass since rounding of f hides whether they are right."""
+        return int(np.count_nonzero(self._let_pass & self._are(PASS)))
+
+    def _are(self, verdict: str) -> NDArray:
+        return np.asarray(self.verdicts == VERDICTS.index(verdict))
+
+    def _say(self, verdict: str, where: NDArray) -> None:
+        self.verdicts[where] = VERDICTS.index(verdict)
+
+    def _hide(self, where: NDArray) -> None:
+        """Let pass what rounding of f hides."""
+        self._let_pass |= where & ~self._are(PASS)
+        self._say(PASS, where)
+
+    def _doubt(self, where: NDArray) -> None:
+        """Blame nobody: the numerical value may be off by what it differs from the claim."""
+        self._say(INCONCLUSIVE, where)
+        self.error[where] = np.fmax(self.error, np.abs(self.own - self.value))[where]
+
+    def where_forms_agree(self, agree: NDArray) -> None:
+        """Trust other forms of the derivative, unless what differences say contradicts that."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.own - self.value) <= SURE * self.error
+        self._say(PASS, self._are(INCONCLUSIVE) & agree & near & np.isfinite(self.error))
+
+    def where_rounded(self, rounding: NDArray) -> None:
+        """Let pass what is off by no more than f is rounded by along its natural length."""
+        with np.errstate(invalid="ignore"):
+            self._hide(np.abs(self.own - self.value) + self.error <= rounding)
+
+    def where_slight(self, natural: NDArray) -> None:
+        """Let pass what is nothing beside the natural size of a derivative, slopes, or others."""
+        natural = np.fmax(natural, self.largest)
+        for slope in np.abs(self.right), np.abs(self.left):  # where f and its derivative are 0
+            natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
+        slight = self.rule.is_slight(self.own, self.value, self.error, natural)
+        # What a kink farther off leaves open is not rounding: shorter steps would tell.
+        farther = (self.status == differences.NONSMOOTH) & (self._bend == 0)
+        self._hide(self._are(INCONCLUSIVE) & slight & ~farther)
+
+    def where_cancelled(self, natural: NDArray, eps: float) -> None:
+        """
+        Let pass 0 for results that are all rounding, of numbers as large as x, or 1.
+
+        What is not known of their derivatives is no less than the natural size of these.
+        """
+        with np.errstate(invalid="ignore"):
+            rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= few_roundings(eps))
+            self._hide(self._are(INCONCLUSIVE) & rounding)
+
+    def where_hidden(self, longest: NDArray, eps: float, unsure: NDArray) -> None:
+        """
+        Blame nobody where f stands still, as by a slope that rounding hides up to that step.
+
+        One that is less than rounding of others in its row or column is none, or than what is not
+        known of others that are 0, by rounding.
+        """
+        stays = self._are(FAIL) & self.rule.is_still(self.own, self.value, self.error)
+        unsure = np.abs(self.own) <= np.minimum(unsure, few_roundings(eps))
+        most = np.minimum(self.largest, self.beside)
+        self._hide(stays & (unsure | rounded_away(self.own, most, eps)))
+        constant = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
+        if len(constant):
+            hidden = np.abs(self.own * longest)[constant] <= self.rounding(self.rows[constant])
+            self._doubt(constant[hidden])
+
+    def where_waves(self, below: SlopesBelow, many: Callable[[NDArray], SlopesBelow]) -> None:
+        """
+        Let pass what slopes by very short steps confirm, and blame nobody with whom they side.
+
+        They see waves that all steps of a ladder are too long for. `below` are some, `many` gives
+        more, for some entries: see `Looks.below`.
+        """
+        unsettled = self._are(FAIL) | self._are(INCONCLUSIVE)
+        waves = np.flatnonzero(unsettled & contradicted(self.value, *below).any(axis=0))
+        if len(waves):
+            analytic, value, slopes = self.own[waves], self.value[waves], many(waves)
+            failed = self._are(FAIL)[waves]
+            self._doubt(waves[failed & sided(analytic, value, *slopes)])
+            self._say(PASS, waves[self.rule.confirmed(analytic, self.floor[waves], *slopes)])
+
+    def at_kinks(
+        self,
+        probed: NDArray,
+        values: NDArray,
+        sizes: NDArray,
+        step: NDArray,
+        eps: float,
+        below: SlopesBelow,
+    ) -> None:
+        """
+        Say NONSMOOTH of entries that no slope across x decides.
+
+        `probed` tells entries near which f was asked for `values`, a row per position; what they
+        are parts of is of `sizes` at x. `below` is what `where_waves` took.
+        """
+        noise = rounding_of(np.fmax(np.max(np.abs(values), axis=0), sizes), eps)
+        kinked, pole = kinks(values, step, noise), poles(values, noise)
+        kinked &= ~is_staircase(values, *(slopes[:, probed] for slopes in below[:2]))
+        # What is right has no kink at x, as far as slopes to both sides show.
+        kinked &= ~(self._are(PASS) & (self._bend == 0))[probed]
+        right = np.flatnonzero(kinked & self._are(PASS)[probed])
+        if len(right):  # or rounding, of terms that are larger than their sum
+            most = np.maximum(noise[right], self.rounding(self.rows[probed[right]]))
+            kinked[right] = kinks(values[:, right], step[right], most)
+        analytic, rule = self.own[probed], self.rule
+        with np.errstate(all="ignore"):
+            slopes = np.diff(values, axis=0) / (step / 2)
+            low, high = slopes.min(axis=0), slopes.max(axis=0)
+            slack = rule.atol + rule.rtol * np.maximum(np.abs(low), np.abs(high))
+            between = (low - slack <= analytic) & (analytic <= high + slack)
+            steepest = np.maximum(np.abs(low), np.abs(high))
+            kinked &= ~rule.is_nothing(steepest, self.largest[probed])
+            # One whose slopes are all within the tolerance makes no difference.
+            widest = np.maximum(np.abs(low - analytic), np.abs(high - analytic))
+            minor = widest <= rule.allowed(analytic, analytic, self.floor[probed])
+            kinked &= ~(minor & self._are(PASS)[probed])
+            # Nor is one the slope of f at x, if that is steeper there than to both sides of it.
+            beyond = slopes[[0, 1, -2, -1]]
+            steep = np.maximum(analytic - beyond.max(axis=0), beyond.min(axis=0) - analytic)
+            steep = steep > np.maximum(np.ptp(beyond, axis=0), _STEEPER * steepest)
+            kinked &= ~(steep & (self._are(PASS) & self.shorter)[probed])
+            margin = slack + _OUTSIDE * (high - low)
+            outside = (analytic < low - margin) | (high + margin < analytic)
+            # Half of a kink at x is the error. Where that is less, it is known by shorter steps, or
+            # there are many; and what the error covers is not outside.
+            error = self.error[probed]
+            outside &= (error >= _HALF * (high - low)) & (
+                np.abs(analytic - self.value[probed]) > error
+            )
+        self._say(NONSMOOTH, probed[kinked & between])
+        self._say(FAIL, probed[kinked & outside & self._are(INCONCLUSIVE)[probed]])
+        self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])
+        endless = (self.status == differences.NONSMOOTH) & np.isinf(self.error)
+        self._say(NONSMOOTH, endless & ~self._are(PASS))
+        resolved = self._are(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
+        self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed] & ~resolved[probed]])

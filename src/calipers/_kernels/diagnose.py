@@ -1,0 +1,131 @@
+"""What a verdict on two implementations measures: inputs moved a little, and errors in units."""
+
+import math
+
+import numba
+import numpy as np
+from numba.core import types
+
+from .._core.jit import Kernels
+from . import jitable
+from .scalar.formats import vector
+
+_WORD = 64
+
+# Sizes of moves are spread evenly from this to 1 more, and then have this mean square.
+_LEAST = 0.5
+_UNIT = 1.0 / math.sqrt(((_LEAST + 1.0) ** 3 - _LEAST**3) / 3.0)
+# Fractions of the golden ratio's multiples, which are spread evenly.
+_TURNS = np.fmod((math.sqrt(5.0) - 1.0) / 2.0 * np.arange(_WORD), 1.0)
+
+
+@jitable
+def scrambled(seed, k):
+    """Return 64 random bits for each k (SplitMix64; Steele, Lea and Flood, 2014)."""
+    z = np.uint64(seed) + (np.uint64(k) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def move(x, delta, seed, out):
+    """
+    Store x times 1 + delta*e, rounded once, to the type of `out`; e is random, of unit rms.
+
+    Not only the sign of e is random: with one size for all, half of the products of two numbers
+    would stay as they are, and with them the rounding errors of their sum.
+    """
+    unit = delta * _UNIT
+    for first in range(0, x.size, _WORD):
+        signs = scrambled(seed, first)
+        phase = np.float64(signs >> np.uint64(12)) * 2.0**-52
+        own = x[first : first + _WORD]
+        moved = out[first : first + _WORD]
+        for j in range(own.size):
+            turn = phase + _TURNS[j]
+            e = unit * (_LEAST + (turn - 1.0 if turn >= 1.0 else turn))
+            negative = (signs >> np.uint64(j)) & np.uint64(1)
+            moved[j] = np.float64(own[j]) * (1.0 + (-e if negative else e))
+
+
+def add_squares(d, scale, sums):
+    """Add the squares of what is finite of a vector times `scale` to sums."""
+    for i in range(d.size):
+        if abs(d[i]) < np.inf:
+            sums[i] += (d[i] * scale) * (d[i] * scale)
+
+
+def weigh(d, unit, found):
+    """
+    Sum up errors in units.
+
+    Store how many there are, the sum of their squares, the largest, where it is, the sums of
+    squares of the errors and of the units themselves, how many errors are not finite, and the
+    largest error itself.
+    """
+    count = np.int64(0)
+    broken = np.int64(0)
+    at = np.int64(-1)
+    largest = -1.0
+    farthest = 0.0
+    squares = 0.0
+    errors = 0.0
+    units = 0.0
+    for i in range(d.size):
+        size = abs(d[i])
+        if not size < np.inf:
+            broken += 1
+            continue
+        if not unit[i] < np.inf:
+            continue
+        share = size / unit[i] if size > 0.0 else 0.0
+        count += 1
+        squares += share * share
+        farthest = max(farthest, size)
+        errors += size * size
+        units += unit[i] * unit[i]
+        if share > largest:
+            largest = share
+            at = np.int64(i)
+    found[0] = count
+    found[1] = squares
+    found[2] = largest
+    found[3] = at
+    found[4] = errors
+    found[5] = units
+    found[6] = broken
+    found[7] = farthest
+
+
+def cosine(a, b, unit):
+    """Return the cosine between two vectors of errors in units; 0 if one is nothing."""
+    both = 0.0
+    first = 0.0
+    second = 0.0
+    for i in range(a.size):
+        x = a[i] / unit[i]
+        y = b[i] / unit[i]
+        if abs(x) < np.inf and abs(y) < np.inf:
+            both += x * y
+            first += x * x
+            second += y * y
+    if first == 0.0 or second == 0.0:
+        return 0.0
+    return both / (math.sqrt(first) * math.sqrt(second))
+
+
+_DOUBLES = vector(types.float64)
+_STORED = vector(types.float64, readonly=False)
+
+MOVE = Kernels(
+    move,
+    lambda key: (
+        vector(numba.from_dtype(key[0])),
+        types.float64,
+        types.uint64,
+        vector(numba.from_dtype(key[1]), readonly=False),
+    ),
+)
+ADD_SQUARES = Kernels(add_squares, lambda _: (_DOUBLES, types.float64, _STORED))
+WEIGH = Kernels(weigh, lambda _: (_DOUBLES, _DOUBLES, _STORED))
+COSINE = Kernels(cosine, lambda _: (_DOUBLES, _DOUBLES, _DOUBLES))

@@ -1,0 +1,295 @@
+"""What the first look of gradcheck finds of a column: whether slopes leave an entry in doubt."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import in_any_order, jitable
+from .function_calls import borrowed
+from .matrices import WORD
+
+# What is found of a column, the worse the later.
+CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
+
+_ODD = 0.02  # of what slopes to both sides of x differ by, which curvature need not explain
+_ROUNDED = 2.0**-4  # of the noise: what rounding alone may do to a slope
+TOLD_APART = 0.1  # of the tolerance, by products: as much is left where some errors cancel
+_KNOWN = 0.5  # of the tolerance: for an entry and the error of a slope that has one
+
+
+class Criteria(NamedTuple):
+    """
+    When the entries of some columns are clear; see `Rule`.
+
+    `row_sizes` may be no more than limits of what is not known yet. `noise` is that of each
+    result of f, and `steps` are those of the columns.
+    """
+
+    row_sizes: Any
+    column_sizes: Any
+    rtol: float
+    atol: float
+    share: float
+    bend: float
+    noise: Any
+    steps: Any
+
+
+@jitable
+def _size_needed(own: float, slope: float, error: float, share: float, rule: Any) -> float:
+    """
+    Return how large row and column of an entry have to be for it to be clear; inf if none are.
+
+    It and the error of the slope may take a share of the tolerance.
+    """
+    size, gap = max(abs(own), abs(slope)), abs(own - slope) + error
+    if not (gap < np.inf and abs(slope) < np.inf):
+        return np.inf
+    if gap <= share * (rule.atol + rule.rtol * abs(slope)):
+        return 0.0
+    return float(max(size, gap / share - rule.atol) / rule.rtol)
+
+
+@jitable
+def size_by_mean(own: float, up: float, down: float, rule: Any) -> float:
+    """Return the size that an entry needs by the mean of slopes whose error is not known."""
+    return float(_size_needed(own, 0.5 * up + 0.5 * down, 0.0, rule.share, rule))
+
+
+@jitable
+def is_straight(own: float, up: float, down: float, bend: float, noise: float) -> bool:
+    """Tell whether slopes differ by no more than `bend` of an entry: more may be a kink."""
+    size = max(abs(own), abs(0.5 * up + 0.5 * down))
+    return bend == np.inf or abs(up - down) <= bend * size + noise  # else 0 times infinity
+
+
+@jitable
+def _slopes(sides: Any, base: Any, i: int) -> Any:
+    """Return the slopes of a result, from values to both sides of x and the weights of changes."""
+    above, below, ahead, behind = sides
+    return (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
+
+
+@jitable
+def _changed(sides: Any, base: Any, first: int, last: int) -> bool:
+    """Tell whether f gives something else to a side of x, or what cannot be told apart."""
+    above, below = sides[0], sides[1]
+    count = 0
+    for i in range(first, last):
+        count += 1 if (above[i] - base[i] != 0.0) | (below[i] - base[i] != 0.0) else 0
+    return count > 0
+
+
+@jitable
+def _something(own: Any, first: int, last: int) -> bool:
+    """Tell whether an entry is not 0."""
+    count = 0
+    for i in range(first, last):
+        count += 1 if own[i] != 0.0 else 0
+    return count > 0
+
+
+@jitable
+def stretches_of(forms: Any, line: int, sides: Any, base: Any, ends: Any) -> Any:
+    """
+    Return where a column begins and ends to be something: what f does or what a form claims.
+
+    Of most functions of many numbers a column is mostly 0, and of that there is nothing to judge.
+    Indices that might be negative keep loops from being vectorised, and so do returns from within:
+    the ends are unsigned, and above all is counted.
+    """
+    count, size = 0, np.uint64(base.size)
+    for first in range(np.uint64(0), size, np.uint64(WORD)):
+        last = min(first + np.uint64(WORD), size)
+        some = _changed(sides, base, first, last)
+        for form in range(forms.shape[0]):
+            some |= _something(forms[form, line], first, last)
+        if some:
+            if count > 0 and ends[count - 1, 1] == first:
+                ends[count - 1, 1] = last
+            else:
+                ends[count, 0], ends[count, 1] = first, last
+                count += 1
+    return ends[:count]
+
+
+@jitable
+def all_of(ends: Any, size: int) -> Any:
+    """Return all of a column as one stretch."""
+    ends[0, 0], ends[0, 1] = 0, size
+    return ends[:1]
+
+
+@jitable
+def mark_of(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any, stretches: Any) -> int:
+    """
+    Return CLEAR, WAITING, VAGUE or DOUBTED for column k, whose entries `own` are claimed to be.
+
+    WAITING is what is clear by the sizes of rows: those it takes are noted in `needs`. VAGUE is
+    what may only be hidden by rounding, or bent by curvature. Beside `stretches` it is 0.
+    """
+    # A first pass leaves sizes out, which never make it harder, and asks for a little more than
+    # the rule, so that the bound is of `own`. Both sides are doubled: that spares a halving.
+    above, below, ahead, behind = sides
+    noise, column_size, per_step = rule.noise, rule.column_sizes[k], 1.0 / rule.steps[k]
+    exact = 1.0 + rule.share * rule.rtol
+    least, more = 2.0 * rule.share * rule.atol / exact, 2.0 * rule.share * rule.rtol / exact
+    curved = min(rule.bend, 1e300)
+    unsure = 0
+    for s in range(len(stretches)):
+        for i in range(stretches[s, 0], stretches[s, 1]):
+            up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
+            size = abs(own[i])
+            near = (abs(own[i] + own[i] - (up + down)) <= least + more * size) & (size < np.inf)
+            straight = abs(up - down) <= curved * size + noise[i] * per_step
+            unsure += 0 if near & straight else 1
+    if unsure == 0:
+        return CLEAR
+    vague = False
+    for s in range(len(stretches)):
+        for i in range(stretches[s, 0], stretches[s, 1]):
+            up, down = _slopes(sides, base, i)
+            noisy = noise[i] * per_step
+            near = size_by_mean(own[i], up, down, rule) <= min(rule.row_sizes[i], column_size)
+            if not (near or abs(own[i] - (0.5 * up + 0.5 * down)) <= noisy):
+                return DOUBTED
+            vague |= not (near and is_straight(own[i], up, down, rule.bend, noisy))
+    if vague:
+        return VAGUE
+    for s in range(len(stretches)):
+        for i in range(stretches[s, 0], stretches[s, 1]):
+            up, down = _slopes(sides, base, i)
+            needs[i] = max(needs[i], size_by_mean(own[i], up, down, rule))
+    return WAITING
+
+
+@jitable
+def mark_by_more(
+    own: Any,
+    sides: Any,
+    far: Any,
+    distance: float,
+    base: Any,
+    rule: Any,
+    k: int,
+    needs: Any,
+    stretches: Any,
+) -> int:
+    """
+    Return WAITING or DOUBTED for column k, which is VAGUE, by slopes from farther away.
+
+    `far` are those from half of `distance`, from it, and from twice as far. Together they make two
+    slopes of the fourth order, rounded by far less than the near ones, whose difference is their
+    error. And what slopes to both sides differ by has to grow with the step: so it does by
+    curvature, and at no kink.
+    """
+    step, column_size = rule.steps[k], rule.column_sizes[k]
+    for s in range(len(stretches)):
+        for i in range(stretches[s, 0], stretches[s, 1]):
+            up, down = _slopes(sides, base, i)
+            noise, least = rule.noise[i] / step, min(rule.row_sizes[i], column_size)
+            size = size_by_mean(own[i], up, down, rule)
+            straight = is_straight(own[i], up, down, rule.bend, noise)
+            if not (straight and size <= least):
+                half_up, half_down = _slopes(far[0], base, i)
+                far_up, far_down = _slopes(far[1], base, i)
+                twice_up, twice_down = _slopes(far[2], base, i)
+                odd = abs(up - down - (far_up - far_down) * (step / distance))
+                if not (straight or odd <= _ODD * abs(up - down) + _ROUNDED * noise):
+                    return DOUBTED
+                one = _fourth_order(half_up, half_down, far_up, far_down)
+                other = _fourth_order(far_up, far_down, twice_up, twice_down)
+                error = abs(one - other) + _ROUNDED * rule.noise[i] / distance
+                size = _size_needed(own[i], one, error, max(_KNOWN, rule.share), rule)
+                if not size <= least:
+                    return DOUBTED
+            needs[i] = max(needs[i], size)
+    return WAITING
+
+
+@in_any_order
+def _dot(weights: Any, x: Any, stretches: Any) -> float:
+    total = 0.0
+    for s in range(len(stretches)):
+        for i in range(stretches[s, 0], stretches[s, 1]):
+            total += weights[i] * x[i]
+    return total
+
+
+@jitable
+def mark_by_products(
+    own: Any, c: int, products: Any, rule: Any, k: int, needs: Any, least: Any, stretches: Any
+) -> int:
+    """
+    Return CLEAR, WAITING or DOUBTED for column k, the c-th, by products with weights of rows.
+
+    `own` is what the column is by slopes, and `images` are what the Jacobian to check gives. What
+    is WAITING is clear in rows of a size: those of zeros have to be as large as `least`, and those
+    of small entries as `needs` says.
+    """
+    weights, images, _, _ = borrowed(products)
+    share = min(rule.share, TOLD_APART)
+    off = 0.0
+    for i in range(weights.shape[0]):
+        apart = abs(_dot(weights[i], own, stretches) - images[i, c])
+        if not apart < np.inf:
+            return DOUBTED
+        off = max(off, apart)
+    if off <= share * rule.atol:
+        return CLEAR
+    # An entry of that size may be off by as much; a smaller one has to be nothing in its row and
+    # column, as a zero is, and these to be of that size.
+    needed, size = (off / share - rule.atol) / rule.rtol, rule.column_sizes[k]
+    if not needed <= size:
+        return DOUBTED
+    small, something = 0, 0
+    for s in range(len(stretches)):
+        for i in range(stretches[s, 0], stretches[s, 1]):
+            entry = abs(own[i])
+            small += 1 if (entry > 0.0) & (entry < needed) else 0
+            something += 1 if (entry > rule.rtol * size) & (entry < needed) else 0
+    if something > 0:
+        return DOUBTED
+    if small > 0:
+        for s in range(len(stretches)):
+            for i in range(stretches[s, 0], stretches[s, 1]):
+                if 0.0 < abs(own[i]) < needed:
+                    needs[i] = max(needs[i], abs(own[i]) / rule.rtol)
+    least[0] = max(least[0], needed)
+    return WAITING
+
+
+@jitable
+def add_to_rows(own: Any, c: int, products: Any, stretches: Any) -> None:
+    """Add column c to the products of rows with weights of columns."""
+    _, _, weights, sums = borrowed(products)
+    for k in range(weights.shape[0]):
+        weight, line = weights[k, c], sums[k]
+        for s in range(len(stretches)):
+            for i in range(stretches[s, 0], stretches[s, 1]):
+                line[i] += weight * own[i]
+
+
+@jitable
+def take_means(sides: Any, base: Any, own: Any, stretches: Any) -> None:
+    """Store the means of slopes to both sides."""
+    for s in range(len(stretches)):
+        for i in range(stretches[s, 0], stretches[s, 1]):
+            up, down = _slopes(sides, base, i)
+            own[i] = 0.5 * up + 0.5 * down
+
+
+@jitable
+def take_fourth_order(far: Any, base: Any, own: Any, stretches: Any) -> None:
+    """Store the slopes that `mark_by_more` compares entries with."""
+    for s in range(len(stretches)):
+        for i in range(stretches[s, 0], stretches[s, 1]):
+            near_up, near_down = _slopes(far[0], base, i)
+            up, down = _slopes(far[1], base, i)
+            own[i] = _fourth_order(near_up, near_down, up, down)
+
+
+@jitable
+def _fourth_order(half_up: float, half_down: float, up: float, down: float) -> float:
+    """Return the slope by those from two distances, half of one and all of it."""
+    return (2.0 * half_up + 2.0 * half_down - (0.5 * up + 0.5 * down)) / 3.0

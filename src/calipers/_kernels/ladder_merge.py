@@ -1,0 +1,322 @@
+"""What is kept of a ladder beside those before it, and where the next one begins."""
+
+import math
+from typing import Any
+
+from . import jitable
+from .differences import ALIASED, CONVERGED, NOISY, NONSMOOTH
+from .ladder_extrapolate import (
+    APART,
+    BEST,
+    ERROR,
+    FAR,
+    JUMP,
+    NEAR,
+    QUARTERS,
+    RUNG,
+    SAID,
+    bends_count,
+    extrapolate_again,
+    natural_size,
+    noise_left,
+    raised,
+    reaches_over_0,
+    share_of,
+)
+from .ladder_irregular import (
+    bend_left,
+    contradiction,
+    far_to_go,
+    hidden_by_rounding,
+    jump_of,
+    jump_within,
+    largest_jump,
+)
+from .ladder_noise import borne_out, compare_tails, judge, steady_rung
+
+_ATTEMPTS = 8
+
+# An error below this share of the value needs no other ladder; where the first one did not find the
+# length scale, the second may be far from it, too, and a smaller error is asked for.
+_RESOLVED = 2.0**-24
+_REFINED = 2.0**-34
+# Nor does one below this share of |f| / max(1, |x|), the natural size of a derivative.
+_NATURAL = 2.0**-30
+# A power of eps, below which an x may be lost beside numbers of natural size.
+_LOST_BESIDE = 0.4
+# Times the errors from which on a contradiction is none of noise thought too small.
+_CONTRADICTED = 64.0
+# Times that the last difference is farther from an estimate than the one before, and than errors.
+_FARTHER, _SURELY = 1.5, 4.0
+# And a share of how far the one before is, from which on one comes no nearer.
+_STAYS = 0.5
+# How far below a ladder that missed the length scale the next one begins: near enough to find it
+# before steps are lost beside x.
+_DOWN = 2.0**-10
+# And how far above the far tail where all tails were alike: some times the length over which f is
+# known to be straight.
+_ABOVE_FAR = 2.0**8
+# A share of a slope as which its error is to be known, and where three rungs say so.
+_VAGUE, _IN_A_ROW = 2.0**-10, 0.1
+# Times that tails are apart, beneath which an error is what shorter steps promise less of.
+_KNOWN = 4.0
+# And that rungs are as long as the near tail, which leave room for a length between them.
+_GAP = 256.0
+# Spacings that leave a ladder no rungs without noise.
+_FEWEST = 2.0**-8
+
+
+@jitable
+def _is_shorter(state: Any) -> bool:
+    """Tell whether this ladder's steps are shorter than those of all before."""
+    return bool(state.top * state.length < state.step)
+
+
+@jitable
+def _poor(state: Any, value: float, error: float, largest: float) -> bool:
+    share = _RESOLVED if state.attempt == 0 else _REFINED
+    return not error <= share * max(abs(value), largest)
+
+
+@jitable
+def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> bool:
+    """
+    Tell whether differences by shorter steps leave the estimate of output i.
+
+    They come nearer to a derivative, each by 16 times. A softplus is straight at steps that are far
+    longer than its bend, and the slope that it has there is another one.
+    """
+    last = state.rung
+    if last == 0:
+        return False
+    differences, sizes, _, _ = room
+    now, before = abs(differences[last, i] - value), abs(differences[last - 1, i] - value)
+    known = error + noise_left(state, last, noise, sizes[last, i])
+    return bool(now > _FARTHER * before and now > _SURELY * known)
+
+
+@jitable
+def _strays(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> bool:
+    """
+    Tell whether shorter steps than those of its estimate give output i another slope.
+
+    Differences of what is smooth come nearer to it, each by 4 or 16 times.
+    """
+    differences, sizes, _, kept = room
+    for row in range(FAR, NEAR + state.tail):  # noise is little in two tails by chance, sooner
+        off = abs(differences[row, i] - value)
+        noise = max(noise, 3 * off * raised(state.far, state.power))
+    rung = int(kept[RUNG, i])
+    before = abs(differences[rung, i] - value)
+    for k in range(rung + 1, state.rung + 1):
+        now = abs(differences[k, i] - value)
+        known = error + noise_left(state, k, noise, sizes[k, i])
+        if now > max(_SURELY * known, _STAYS * before):
+            return True
+        before = now
+    return False
+
+
+@jitable
+def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
+    """Tell whether noise limits what the ladder gave."""
+    rung = int(kept[RUNG, i])
+    return bool(error <= 3 * noise_left(state, rung, noise, sizes[rung, i]))
+
+
+@jitable
+def _ended(state: Any, room: Any, i: int, value: float, error: float) -> bool:
+    """Tell whether the slope of output i, that seemed to have no end, has found one."""
+    steady = steady_rung(state, room.differences, i) > 0  # which noise hardly is
+    return bool(error <= (_IN_A_ROW if steady else _VAGUE) * abs(value))
+
+
+@jitable
+def _tails_know(state: Any, room: Any, i: int, value: float, error: float) -> bool:
+    """
+    Tell whether tails are far closer to each other than output i is known, by far longer rungs.
+
+    A length between them is one that a shorter ladder finds.
+    """
+    differences, sizes, bends, kept = room
+    near, far, bend = differences[NEAR, i], differences[FAR, i], bends[NEAR, i]
+    # Of stairs and of what jumps between pieces they know one.
+    whole = (near != 0 or far != 0 or bend != 0) and kept[JUMP, i] == 0
+    room_left = state.top * QUARTERS[state.rung] >= _GAP * state.near
+    if not (whole and room_left and error > _VAGUE * abs(value)):
+        return False
+    apart = abs(near - far) + state.eps * sizes[FAR, i] / raised(state.far, state.power)
+    if state.side == 0 and state.power == 1:
+        apart += abs(bend) + abs(bends[FAR, i])
+    return bool(error > _KNOWN * apart)
+
+
+@jitable
+def _by_shorter_steps(
+    state: Any, room: Any, i: int, value: float, error: float, noise: float
+) -> Any:
+    """Return value and error of output i: those of shorter steps where they contradict these."""
+    if contradiction(state, room, i, value, error, noise) == 0:
+        return value, error
+    extrapolate_again(state, room, int(room.kept[RUNG, i]) + 1, noise, i)
+    value, error = room.kept[BEST, i], room.kept[ERROR, i]
+    return value, max(error, contradiction(state, room, i, value, error, noise))
+
+
+@jitable
+def _note_pieces(state: Any, room: Any, i: int, largest: float, errors: Any) -> None:
+    """
+    Note what output i jumps by between pieces.
+
+    Ladders before saw no jump if all of their steps were shorter than a piece: their errors grow.
+    """
+    jump = room.kept[JUMP]
+    known = jump[i] > 0
+    jump[i] = max(jump[i], jump_of(state, room, i, largest))
+    if jump[i] > 0 and not known and state.attempt > 0 and not _is_shorter(state):
+        left = 3 * jump[i] / raised(state.step / state.length, state.power)
+        errors[i] = max(errors[i], left)
+
+
+@jitable
+def _found(state: Any, room: Any, i: int, errors: Any) -> Any:
+    """Return what this ladder says of output i: value, error, status, and the noise in f."""
+    _, sizes, _, kept = room
+    value, error = kept[BEST, i], kept[ERROR, i]
+    status, noise = CONVERGED, state.eps * sizes[FAR, i]
+    differs = kept[APART, i] != 0
+    if differs:
+        value, error, status, noise = judge(state, room, i)
+    if kept[JUMP, i] > 0:
+        noise = 3 * kept[JUMP, i]
+        extrapolate_again(state, room, 0, noise, i)
+        value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
+    endless = errors[i] == math.inf and kept[SAID, i] == NONSMOOTH
+    if endless and not _ended(state, room, i, value, error):
+        error, status = math.inf, NONSMOOTH
+    if differs and status in (CONVERGED, NOISY):
+        jump = jump_within(state, room, i, value, noise)
+        if jump > error:
+            error, status = error + jump / 2, NONSMOOTH
+        error = max(error, far_to_go(state, room, i, noise))
+        if error == math.inf:
+            status = NONSMOOTH
+    if status in (CONVERGED, NOISY) and reaches_over_0(state):
+        error = max(error, bend_left(state, room, i, 4 * noise))
+    if bends_count(state) and kept[RUNG, i] + 2 <= state.rung:
+        value, error = _by_shorter_steps(state, room, i, value, error, noise)
+    # One that was led down here may still be too long: its first rungs are alike by chance.
+    judged = _is_shorter(state) and status in (CONVERGED, NOISY)
+    if judged and _strays(state, room, i, value, error, noise):
+        error, status = math.inf, ALIASED
+    return value, error, status, noise
+
+
+@jitable
+def _takes_over(
+    state: Any, room: Any, i: int, estimate: Any, known: float, known_error: float
+) -> bool:
+    """
+    Tell whether this ladder's estimate of output i is to be kept, and not an earlier one.
+
+    A ladder with longer steps than those before may improve on them, not contradict them. One with
+    shorter steps may: what was noise to the longer ones was many waves, unless f stands.
+    """
+    value, error, noise = estimate
+    apart, together = abs(value - known), error + known_error
+    better = error < known_error and apart <= together
+    if _is_shorter(state):
+        # Rounding of numbers of natural size may hide some of f from all of its steps.
+        change = abs(value) * raised(state.top, state.power)
+        contradicts = apart > _CONTRADICTED * together and change > state.eps * natural_size(state)
+        return bool(better or contradicts or known_error == math.inf)
+    # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
+    better |= error < known_error and known == 0 and borne_out(state, room, i, value)
+    if not better:
+        return bool(known_error == math.inf)
+    # What is bounded has small slopes over long steps, whatever they are at x.
+    seen = abs(value) > error and _limited(state, room.sizes, room.kept, i, error, noise)
+    return bool(state.guess == 0 or seen) and not _leaves(state, room, i, value, error, noise)
+
+
+@jitable
+def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
+    """Keep what this ladder found out; return the top of the next one, or 0."""
+    differences, sizes, _, kept = room
+    first, counts = state.attempt == 0, bends_count(state)
+    aliased = rippled = buried = straight = False
+    compare_tails(state, room)
+    natural = _NATURAL / raised(state.unit, state.power)
+    small = state.unit > state.eps**-_LOST_BESIDE
+    largest = 0.0
+    if state.joint == 1:
+        for i in range(values.size):
+            size = abs(kept[BEST, i])
+            largest = size if largest < size < math.inf else largest
+    for i in range(values.size):
+        unknown = first or errors[i] == math.inf
+        if not (unknown or _poor(state, values[i], errors[i], largest)):
+            continue
+        value, error = kept[BEST, i], kept[ERROR, i]
+        status, noise = CONVERGED, state.eps * sizes[FAR, i]
+        most = largest_jump(state, sizes, i)
+        if most > 0:
+            _note_pieces(state, room, i, most, errors)
+        plain = first and not counts and kept[APART, i] == 0 and kept[JUMP, i] == 0
+        if not plain:  # asked here: a call takes longer
+            value, error, status, noise = _found(state, room, i, errors)
+        taken = first or _takes_over(state, room, i, (value, error, noise), values[i], errors[i])
+        if taken:
+            values[i], errors[i] = value, error
+            rippled |= status == ALIASED and error < math.inf
+            if status in (ALIASED, NONSMOOTH):
+                aliased |= error == math.inf and not math.isnan(differences[NEAR, i])
+            # That f is noisy stays true, whatever other steps see of it.
+            kept[SAID, i] = max(status, NOISY) if kept[SAID, i] == NOISY else status
+        hidden = 0.0
+        if first and value == 0:
+            hidden = hidden_by_rounding(state, differences, float(base[i]), i)
+        if _poor(state, values[i], max(errors[i], hidden), largest):
+            # Rounding hides a derivative that would show at f's supposed length scale.
+            buried |= natural * sizes[FAR, i] < errors[i] < math.inf
+            buried |= small and hidden > 0
+            if first or _is_shorter(state):
+                aliased |= _tails_know(state, room, i, values[i], errors[i])
+            judged = status in (CONVERGED, NOISY)
+            if judged and errors[i] < abs(values[i]):
+                # By its first rungs, so that longer steps promise more.
+                straight |= kept[RUNG, i] <= 1 and _limited(state, sizes, kept, i, error, noise)
+        errors[i] = max(errors[i], hidden)
+    worst = float(CONVERGED)
+    for i in range(values.size):
+        worst = max(worst, kept[SAID, i])
+    state.status = int(worst)
+    longest = state.top * state.length
+    state.step = longest if first else min(state.step, longest)
+    state.attempt += 1
+    return _next_top(state, aliased, rippled, buried, straight)
+
+
+@jitable
+def _next_top(state: Any, aliased: bool, rippled: bool, buried: bool, straight: bool) -> Any:
+    """Return where the next ladder begins, or 0 if none promises more."""
+    state.guess = 0
+    if state.attempt == _ATTEMPTS:
+        return 0.0
+    share = share_of(state)
+    first, longer = 0.25 * share, share * min(state.unit / 4, state.limit)
+    if aliased:
+        lower, lowest = max(_DOWN * state.top, 4096 * state.grain), state.step / state.length
+        if 2 * lower <= state.top and not lowest < first < state.top:
+            return lower
+        # No shorter steps tell f from noise: beside a small x, its length may be the natural one.
+        return longer if longer > first >= state.top else 0.0
+    if rippled:
+        return _ABOVE_FAR * state.far
+    if buried and 4 * state.top < share * min(state.unit, state.limit):
+        return longer
+    # In fewer bits than float16's noise limits all ladders, and that f is straight is a guess.
+    if straight and state.eps < _FEWEST and 256 * state.top <= state.limit:
+        state.guess = 1
+        return 256 * state.top
+    return 0.0

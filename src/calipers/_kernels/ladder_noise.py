@@ -1,0 +1,363 @@
+"""What a ladder and its tails say together of each output: its derivative, and the error."""
+
+import math
+from typing import Any
+
+from . import jitable
+from .differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
+from .ladder_extrapolate import (
+    APART,
+    BEST,
+    BETWEEN,
+    ERROR,
+    FAR,
+    JUMP,
+    NEAR,
+    QUARTERS,
+    RUNG,
+    TAILS,
+    extrapolate_again,
+    natural_size,
+    noise_left,
+    raised,
+    stays,
+)
+from .ladder_irregular import (
+    BEYOND_NOISE,
+    REALISED,
+    flat_before_a_kink,
+    goes_on,
+    has_no_end,
+    leads_to_the_tail,
+)
+
+# What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
+# counts in one 16 times as much as in the other, so that it does this once in a hundred.
+_ALIKE = 0.125
+# Of four, which noise makes alike once in ten thousand, by more.
+_FOUR_ALIKE = 0.3
+# Spacings of x that are steps of a narrower format, and none of f's own.
+_COARSER = 2.0**16
+# What three differences in a row may differ by, to be those of one slope.
+_STEADY = 0.02
+# Spacings of x from which on no rung is left that is shorter.
+_FINEST = 64.0
+# A share of f that numbers are rounded by which are some thousands of times as large.
+_HARDLY = 2.0**-16
+# Noise is f's own, and not rounding, from this multiple of eps*|f| on.
+_NOISY = 1024.0
+_ALL_OF_F = 2.0**-6
+# Where all digits cancel f is some roundings of numbers as large as max(1, |x|), be these little.
+_ROUNDED = 16.0
+_LITTLE = 2.0**-10
+# From this share of |f| on, and where it is f's own, two more tails tell it from waves.
+_LOUD = 2.0**-28
+# Times the noise from which on an estimate that leaves the tails is of something else.
+_TOLD = 8.0
+# Times that a jump grows as t falls to a 16th where f at x itself is off, and both sides are alike.
+# That is noise up to some roundings, as of derivatives that are numerical themselves.
+_BY_ITSELF, _OFF = 8.0, 65536.0
+# And between which it has no end, as at a cusp: that of a kink stays, and of a value beside others
+# it grows as the step falls.
+_CUSP, _SPIKE = 1.1, 12.0
+# A share of a cusp's bend that the rungs are to know.
+_RUNGS_TOO = 0.5
+
+
+@jitable
+def compare_tails(state: Any, room: Any) -> None:
+    """
+    Store in APART where the tails differ from the estimates by more than f's rounding.
+
+    Or where bends at the last steps do.
+    """
+    differences, sizes, bends, kept = room
+    per_far, per_near = raised(state.far, state.power), raised(state.near, state.power)
+    value, differs = kept[BEST], kept[APART]
+    near, far = differences[NEAR], differences[FAR]
+    for i in range(value.size):
+        one, other = abs(near[i] - value[i]) * per_near, abs(far[i] - value[i]) * per_far
+        differs[i] = one if one > other else other
+    noise, jump = sizes[FAR], bends[NEAR]
+    longer, shorter = bends[max(0, state.rung - 1)], bends[state.rung]
+    last = state.top * QUARTERS[state.rung] if state.rung > 0 else 0.0
+    for i in range(value.size):
+        allowed = state.eps * noise[i]
+        same = differs[i] <= allowed and abs(jump[i]) * state.far <= 16 * allowed
+        kinked = stays(longer[i], shorter[i])
+        same &= not (kinked and abs(shorter[i]) * last > BEYOND_NOISE * allowed)
+        differs[i] = 0.0 if same else 1.0
+
+
+@jitable
+def _stands(state: Any, differences: Any, bends: Any, i: int) -> bool:
+    """
+    Tell whether output i stands still at the far tail, to one side of x at least.
+
+    So does a staircase, such as f that rounds x to a narrower format. The near tail may be longer
+    than one of its steps, and all tails then show next to no slope. f's own format has steps, too,
+    of some spacings of x.
+    """
+    # To the other side it may jump; what the step is after rounding is known to a share.
+    slope, jump = abs(differences[FAR, i]), abs(bends[FAR, i])
+    still = abs(jump - 2 * slope) <= REALISED * slope
+    return bool(still and state.far >= _COARSER * state.grain)
+
+
+@jitable
+def _alike(state: Any, room: Any, i: int) -> bool:
+    """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
+    differences, sizes, bends, kept = room
+    near = differences[NEAR, i]
+    apart = abs(near - kept[BEST, i])
+    rounding = state.eps * sizes[FAR, i] / raised(state.far, state.power)
+    alike = near != 0 and not _stands(state, differences, bends, i)
+    alike &= apart > kept[ERROR, i] + rounding
+    share = _FOUR_ALIKE if state.tail == TAILS else _ALIKE
+    for row in range(FAR, NEAR + state.tail):
+        alike &= abs(differences[row, i] - near) <= share * apart
+    return bool(alike)
+
+
+@jitable
+def borne_out(state: Any, room: Any, i: int, value: float) -> bool:
+    """Tell whether both tails see a slope of output i, but for what is little beside it and f."""
+    differences, sizes, _, _ = room
+    near, far = abs(differences[NEAR, i] - value), abs(differences[FAR, i] - value)
+    rounding = max(near * state.near, far * state.far)
+    return bool(max(near, far) <= _ALIKE * abs(value) and rounding <= _HARDLY * sizes[FAR, i])
+
+
+@jitable
+def doubtful(state: Any, room: Any) -> bool:
+    """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
+    if state.tail == TAILS:
+        return False
+    differences, sizes, _, kept = room
+    near, far, size = differences[NEAR], differences[FAR], sizes[FAR]
+    value, error = kept[BEST], kept[ERROR]
+    per_size = state.eps / raised(state.far, state.power)
+    per_near = raised(state.near, state.power)
+    most = _loudest(state)
+    count = loud = 0
+    for i in range(value.size):  # as `_alike` of two tails, without branches
+        apart = abs(near[i] - value[i])
+        seen = apart > error[i] + per_size * size[i]
+        count += 1 if seen & (abs(far[i] - near[i]) <= _ALIKE * apart) else 0
+        loud += 1 if seen & (apart * per_near > most * size[i]) else 0
+    if loud > 0:
+        return True
+    if count > 0:
+        for i in range(value.size):
+            if _alike(state, room, i):
+                return True
+    return False
+
+
+@jitable
+def _all_rounded(state: Any, size: float) -> bool:
+    """Tell whether f is that small."""
+    rounding = _ROUNDED * state.eps * natural_size(state)
+    return bool(size <= rounding <= _LITTLE)
+
+
+@jitable
+def _is_all_of_f(state: Any, sizes: Any, tail: int, i: int, noise: float) -> bool:
+    """Tell whether noise at a tail would be as large as f: more likely that is many waves."""
+    rounded = _all_rounded(state, max(sizes[0, i], sizes[tail, i]))
+    return bool(noise > _ALL_OF_F * sizes[0, i] and not rounded)
+
+
+@jitable
+def _loudest(state: Any) -> Any:
+    """Return the share of |f| from which on noise is told from waves."""
+    return max(_LOUD, _NOISY * state.eps)
+
+
+@jitable
+def _far_agree(state: Any, differences: Any, value: float, error: float, i: int) -> bool:
+    """
+    Tell whether all far tails say alike that the estimate of output i steps over waves.
+
+    They are alike, or on a parabola of the step as those of a wave are, or fall as its square, as
+    beyond a resonance. Loud noise would be another one in each of them. Of staircases all are 0.
+    """
+    one, two, three = (
+        differences[FAR, i] - value,
+        differences[BETWEEN, i] - value,
+        differences[BETWEEN + 1, i] - value,
+    )
+    # Squares of their steps are 1, 2 and 6.
+    alike = max(abs(two - one), abs(three - one)) <= 0.5 * _ALIKE * abs(one)
+    curved = abs(three - one - 5 * (two - one)) <= 0.25 * _ALIKE * abs(one)
+    near = (differences[NEAR, i] - value) * (state.near / state.far) ** 2
+    off = max(abs(2 * two - one), abs(6 * three - one), abs(near - one))
+    falling = off <= _ALIKE * abs(one)
+    known = state.tail == TAILS and differences[FAR, i] != 0 and abs(one) > error
+    return bool(known and (alike or curved or falling))
+
+
+@jitable
+def steady_rung(state: Any, differences: Any, i: int) -> int:
+    """Return the last rung whose slope is that of the two below it, or 0 if there is none."""
+    k = state.rung - 2
+    while k > 0:
+        one = differences[k, i]
+        other = max(abs(differences[k + 1, i] - one), abs(differences[k + 2, i] - one))
+        if other <= _STEADY * abs(one):
+            break
+        k -= 1
+    return int(max(k, 0))
+
+
+@jitable
+def _of_steps(state: Any, differences: Any, kept: Any, i: int) -> Any:
+    """
+    Return the noise of a staircase, by rungs that are shorter than that of the best estimate.
+
+    What f computes with moves too little in the tails' short steps to be rounded in other ways.
+    """
+    noise = 0.0
+    for k in range(min(int(kept[RUNG, i]) + 1, state.rung), state.rung + 1):
+        off = abs(differences[k, i] - kept[BEST, i])
+        noise = max(noise, off * raised(state.top * QUARTERS[k], state.power))
+    return noise
+
+
+@jitable
+def _has_a_cusp(state: Any, bends: Any, i: int) -> bool:
+    """
+    Tell whether bends of output i grow by one power from the last rungs to the tails.
+
+    What bends smoothly is eliminated from those of two rungs. Where f at x is off by rounding of
+    numbers that are larger than f, the tails' bends grow, too, and the rungs know nothing of it.
+    """
+    k, jump, nearer = state.rung, abs(bends[NEAR, i]), abs(bends[FAR, i])
+    if k == 0 or not _CUSP * jump < nearer < _SPIKE * jump:
+        return False
+    power = math.log(nearer / jump) / math.log(state.far / state.near)
+    at_rung = bends[NEAR, i] * (state.top * QUARTERS[k] / state.near) ** power
+    left = (4 * bends[k, i] - bends[k - 1, i]) / (4 - 4.0**power)
+    return bool(left / at_rung >= _RUNGS_TOO)
+
+
+@jitable
+def _without_tails(state: Any, room: Any, i: int, noise: float) -> Any:
+    """
+    Return the same as `judge` where a tail is lost beside x, as it may be in bounds' little room.
+
+    What noise f has cannot be seen; rounding inside f is as if x were rounded. A ladder that was
+    led down by a short length scale has found that if the near tail sees the same slope, or if the
+    rungs go down to spacings of x.
+    """
+    differences, sizes, _, kept = room
+    value, error, near = kept[BEST, i], kept[ERROR, i], differences[NEAR, i]
+    apart = abs(near - value) * raised(state.near, state.power)
+    if _is_all_of_f(state, sizes, NEAR, i, apart):
+        return value, math.inf, ALIASED, noise
+    if state.attempt == 0:
+        noise = max(noise, state.eps * state.unit * abs(value))
+        extrapolate_again(state, room, 0, noise, i)
+        steady = steady_rung(state, differences, i)
+        slope = differences[steady, i]
+        if abs(slope - kept[BEST, i]) > kept[ERROR, i] + _ALIKE * abs(slope):
+            # Longer ones step over waves, and rounding of x is more to those.
+            noise = max(noise, state.eps * state.unit * abs(slope))
+            extrapolate_again(state, room, steady, noise, i)
+        return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
+    if math.isnan(near):
+        finest = state.top * QUARTERS[state.rung] <= _FINEST * state.grain
+        found = finest and error <= _STEADY * abs(value)
+        apart = state.eps * state.unit * abs(value)
+    else:
+        found = abs(near - value) <= _ALIKE * abs(value)
+    if not found:
+        return value, math.inf, ALIASED, noise
+    noise = max(noise, 3 * apart)
+    extrapolate_again(state, room, 0, noise, i)
+    return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
+
+
+@jitable
+def judge(state: Any, room: Any, i: int) -> Any:
+    """
+    Return what the ladder and tails that differ from it say of output i: value, error, status.
+
+    And the noise in f.
+
+    A derivative that the tails share, and the ladder does not, belongs to a length scale below the
+    ladder's: two of them say so where it differs much, and all of them where little. Otherwise
+    their distance from the estimate is noise of f.
+    """
+    differences, sizes, bends, kept = room
+    value, error = kept[BEST, i], kept[ERROR, i]
+    noise = state.eps * sizes[FAR, i]
+    if not error < math.inf:
+        return value, error, NONFINITE, noise
+    near, far = differences[NEAR, i], differences[FAR, i]
+    if not (abs(near) < math.inf and abs(far) < math.inf):
+        return _without_tails(state, room, i, noise)
+    per_far, per_near = raised(state.far, state.power), raised(state.near, state.power)
+    measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
+    # Numbers of natural size would, of which f may be the small difference.
+    would_move = abs(value) * per_far > state.eps * natural_size(state)
+    flat = far == 0 and bends[FAR, i] == 0
+    if flat and abs(value) > error and flat_before_a_kink(state, differences, bends, i):
+        return value, math.inf, ALIASED, noise
+    endless = has_no_end(state, differences, i) or leads_to_the_tail(state, room, i)
+    endless |= goes_on(state, differences, sizes, i, measured)
+    if state.power == 1:  # in a bend four values may be off, and in a difference two
+        endless |= goes_on(state, bends, sizes, i, 4 * measured)
+    if endless:
+        return value, math.inf, NONSMOOTH, noise
+    if near == 0 and far == 0:
+        # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
+        if abs(value) > error and abs(value) * per_near > 4 * noise:
+            measured = abs(value) * raised(state.top * QUARTERS[state.rung], state.power)
+    elif would_move and _stands(state, differences, bends, i):
+        measured = max(measured, _of_steps(state, differences, kept, i))
+        if flat:  # to both sides, and not to one as at a kink
+            kept[JUMP, i] = max(kept[JUMP, i], measured)  # as other ladders may see less of it
+    elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(
+        near - value
+    ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
+        return value, math.inf, ALIASED, noise
+    elif _is_all_of_f(state, sizes, FAR, i, measured):
+        return value, math.inf, ALIASED, noise
+    elif measured > _loudest(state) * sizes[0, i] and _far_agree(
+        state, differences, value, error, i
+    ):
+        return value, math.inf, ALIASED, noise
+    jump, nearer = bends[NEAR, i], bends[FAR, i]
+    # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
+    lasting = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
+    off = state.near * abs(jump)
+    slight = off <= _OFF * state.eps * sizes[FAR, i] and measured <= _ALIKE * off
+    if slight and abs(nearer) >= _BY_ITSELF * abs(jump):  # noise of f at x itself
+        measured, lasting = off, False
+    status = CONVERGED
+    if measured > noise:
+        if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
+            status = NOISY
+        noise = 3 * measured  # of two samples
+        rung = int(kept[RUNG, i])
+        left = error + noise_left(state, rung, noise, sizes[rung, i])
+        extrapolate_again(state, room, 0, noise, i)
+        # Longer steps promise more, and may be of a wave that the tails know nothing of.
+        if abs(near - kept[BEST, i]) <= kept[ERROR, i] + _TOLD * noise / per_near:
+            value, error = kept[BEST, i], kept[ERROR, i]
+        else:
+            error = left
+        if state.tail == TAILS and _alike(state, room, i):
+            between = differences[BETWEEN, i]
+            spread = max(abs(near - far), abs(near - between), abs(between - far))
+            rounding = state.eps * sizes[FAR, i] / per_far
+            return near, 3 * (spread + rounding), ALIASED, noise
+    kinked = lasting and abs(jump) > 16 * noise / state.far
+    if state.power == 1 and state.side == 0 and kinked:
+        # That of a kink at a distance of d from x is short of it by d/t.
+        short = max(0.0, abs(jump) - abs(nearer)) / 15
+        if _has_a_cusp(state, bends, i):
+            short = math.inf
+        return value, error + abs(jump) / 2 + short, NONSMOOTH, noise
+    return value, error, status, noise

@@ -1,0 +1,1 @@
+"""Measurements of single properties of a function, growth of errors, emulated formats."""

@@ -1,0 +1,153 @@
+"""How much of the inputs' accuracy a result can have."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core.arrays import given_array
+from .._core.dtypes import ROUNDOFF
+from .._core.protocols import NDArray
+from .._core.report import Report
+from .._diagnose.error_units import own_roundings
+from .._diagnose.inputs import format_of
+from .trials import Subject
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Values closer than so many roundings of the largest are taken for one.
+_NEAR = 100
+
+
+@dataclass(frozen=True, repr=False)
+class Condition(Report):
+    """
+    The condition number of a function or a matrix; it is returned by `condition`.
+
+    Attributes
+    ----------
+    kappa : float
+        The relative error of the result divided by that of the inputs. For a matrix, the ratio of
+        its largest and smallest singular values.
+    digits : float
+        The number of decimal digits that remain, ``-log10(kappa*u)``, at least 0.
+    format : str
+        The working precision.
+    singular_gap : float or None
+        For a matrix, the smallest distance between two singular values, divided by the largest
+        singular value. If it is near u, singular vectors are arbitrary and their gradients
+        infinite.
+    eigen_gap : float or None
+        For a Hermitian matrix, the same for its eigenvalues.
+    singular_values : tuple of float
+        For a matrix, its singular values, the largest first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> probes.condition(np.diag([4.0, 2.0, 1.0])).kappa
+    4.0
+    """
+
+    kappa: float
+    digits: float
+    format: str
+    singular_gap: float | None = None
+    eigen_gap: float | None = None
+    singular_values: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line for the condition number, and one for each gap."""
+        lines = [
+            f"condition number {self.kappa:.3g}: {self.digits:.1f} digits of {self.format} remain"
+        ]
+        for kind, gap in (("singular ", self.singular_gap), ("eigen", self.eigen_gap)):
+            if gap is not None:
+                lost = gap < _NEAR * ROUNDOFF[self.format]
+                text = f": their {kind}vectors are arbitrary" if lost else ""
+                lines.append(f"  smallest gap of {kind}values: {gap:.3g} x the largest{text}")
+        return "\n".join(lines)
+
+    def plot(self) -> "Figure":
+        """
+        Plot the singular values of a matrix, with the effect of rounding on them.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If it is the condition number of a function.
+        """
+        from .plots import condition_figure
+
+        return condition_figure(self.singular_values, self.format, str(self).partition("\n")[0])
+
+
+def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
+    """Move the inputs by a rounding, and see how far the results move."""
+    subject = Subject(f, inputs)
+    ask, results = subject.ask, subject.plain.numbers(np.float64)
+    if results.size and not ask.are_moved:
+        msg = "inputs must contain floating-point numbers other than 0, which can be perturbed"
+        raise ValueError(msg)
+    if results.size and not np.isfinite(results).any():
+        msg = "f must return a finite number: infinities and NaN have no condition number"
+        raise ValueError(msg)
+    if ask.standard is not None:
+        kappa = ask.unit.kappa
+        return Condition(kappa, _digits(kappa, ask.roundoff), ask.form)
+    own, scale = own_roundings(subject.plain, ask.roundoff), ask.scale
+    known = np.isfinite(own) & np.isfinite(scale)
+    moved = float(np.sum(np.maximum(scale[known] ** 2 - own[known] ** 2, 0.0)))
+    size = float(np.sum(own[known] ** 2))
+    kappa = math.sqrt(moved / size) if size else (math.inf if moved else 0.0)
+    return Condition(kappa, _digits(kappa, ask.roundoff), ask.form)
+
+
+def of_matrix(matrix: Any) -> Condition:
+    """Compare singular values."""
+    a = given_array(matrix, "matrix")
+    if a.ndim != 2 or not a.size:
+        msg = f"a matrix must have 2 axes and elements, got shape {a.shape}; or pass f and inputs"
+        raise ValueError(msg)
+    if a.dtype.kind not in "biufc" and a.dtype.name != "bfloat16":
+        msg = f"a matrix must hold numbers, got dtype {a.dtype}"
+        raise TypeError(msg)
+    bad = next(map(tuple, np.argwhere(~np.isfinite(a)).tolist()), None)
+    if bad is not None:
+        msg = f"a matrix must be finite, got {a[bad]} at {bad}"
+        raise ValueError(msg)
+    form = format_of((a,), None)
+    wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
+    values = np.linalg.svd(wide, compute_uv=False)
+    kappa = float(values[0] / values[-1]) if values[-1] else math.inf
+    hermitian = a.shape[0] == a.shape[1] and bool((wide == wide.conj().T).all())
+    return Condition(
+        kappa,
+        _digits(kappa, ROUNDOFF[form]),
+        form,
+        _gap(values),
+        _gap(np.linalg.eigvalsh(wide)) if hermitian else None,
+        tuple(values.tolist()),
+    )
+
+
+def _digits(kappa: float, roundoff: float) -> float:
+    return max(0.0, -math.log10(max(kappa, 1.0) * roundoff)) if kappa < math.inf else 0.0
+
+
+def _gap(values: NDArray) -> float | None:
+    """Return the smallest distance of two values by the largest."""
+    largest = float(np.abs(values).max())
+    if values.size < 2:
+        return None
+    return float(np.abs(np.diff(np.sort(values))).min()) / largest if largest else 0.0

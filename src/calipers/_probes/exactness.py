@@ -1,0 +1,152 @@
+"""Inputs whose sums of products are exact in every order."""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._compare.tolerances import name_of
+from .._core.arguments import require_callable
+from .._core.containers import several
+from .._core.protocols import NDArray
+from .._core.report import Report
+from .._diagnose.callables import Answer, in_a_line, listed
+from .._diagnose.error_units import difference
+from .._diagnose.inputs import WIDER, as_inputs, is_movable
+from .trials import side_of
+
+
+@dataclass(frozen=True, repr=False)
+class Exact(Report):
+    """
+    Whether two functions agree where there is no rounding; it is true if they do.
+
+    It is returned by `exact`.
+
+    Attributes
+    ----------
+    size : int
+        The number of results.
+    differing : int
+        The number of results that are not equal.
+    differing_rounded : int
+        The number of results that are not equal after rounding to integers.
+    largest : float
+        The largest difference.
+    first : int or None
+        The position of the first difference, in C order of all results.
+    problem : str or None
+        Why nothing could be compared: an exception, or different shapes.
+    seed : int
+        Seed of the inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> found = probes.exact(np.matmul, np.matmul, [(2, 3), (3, 2)])
+    >>> bool(found), found.size, found.differing
+    (True, 4, 0)
+    """
+
+    size: int
+    differing: int
+    differing_rounded: int
+    largest: float
+    first: int | None
+    problem: str | None
+    seed: int
+
+    def __bool__(self) -> bool:
+        """Return True if all results are equal."""
+        return self.problem is None and self.differing == 0
+
+    def __str__(self) -> str:
+        """Return the result in one line."""
+        if self.problem is not None:
+            return f"not equal: {self.problem} (seed {self.seed})"
+        if self:
+            return f"equal: all {self.size} results for inputs of -1, 0 and 1 (seed {self.seed})"
+        text = (
+            f"not equal: {self.differing} of {self.size} results differ for inputs of -1, 0 and "
+            f"1, by at most {self.largest:.3g}, first at {self.first} (seed {self.seed})"
+        )
+        if not self.differing_rounded:
+            text += "; equal after rounding to integers: f or g is not a plain sum of products"
+        return text
+
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"passed": bool(self)}
+
+
+def of_exact(
+    f: Callable[..., Any], g: Callable[..., Any], inputs: Any, dtype: Any, seed: int
+) -> Exact:
+    """Ask both for the same sums."""
+    require_callable(f=f, g=g)
+    kind = _floating(dtype)
+    random = np.random.default_rng(seed % 2**64)
+
+    def numbers(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray:
+        own: NDArray = random.integers(-1, 2, shape).astype(kind)
+        if kind.kind == "c":  # without imaginary parts nobody would miss a conjugate
+            own.imag = random.integers(-1, 2, shape)
+        return own
+
+    # A tuple of numbers is one shape, and not numbers to hand on.
+    likes = (inputs,) if _is_shape(inputs) else several(inputs)
+    given, arrays = [], []
+    for own, x in zip(likes, as_inputs(likes), strict=True):
+        if _is_shape(own):
+            given.append(np.empty(own, kind))
+            arrays.append(numbers(own, kind))
+        else:
+            given.append(own)
+            arrays.append(numbers(x.shape, x.dtype) if is_movable(x) else x)
+    if not any(is_movable(x) for x in arrays):
+        msg = "inputs must contain a shape, or an array of floating-point numbers"
+        raise ValueError(msg)
+    answers = [side_of(name, call, given)(arrays) for name, call in (("f", f), ("g", g))]
+    problem = _problem(*answers)
+    if problem is not None:
+        return Exact(0, 0, 0, math.nan, None, problem, seed)
+    d = difference(*answers)
+    wrong = d != 0  # where one alone is NaN, too
+    with np.errstate(all="ignore"):
+        rounded = difference(*(Answer(tuple(map(np.rint, answer.arrays))) for answer in answers))
+    return Exact(
+        *(d.size, int(wrong.sum()), int((rounded != 0).sum())),
+        float(np.max(np.nan_to_num(np.abs(d), nan=math.inf), initial=0.0)),
+        int(np.argmax(wrong)) if wrong.any() else None,
+        None,
+        seed,
+    )
+
+
+def _floating(dtype: Any) -> np.dtype[Any]:
+    name = name_of(dtype, WIDER)
+    if name == "bfloat16":
+        with suppress(ImportError):
+            import ml_dtypes  # noqa: F401  # NumPy has it from there alone
+    with suppress(TypeError):
+        kind = np.dtype(name)
+        if is_movable(np.empty(0, kind)):
+            return kind
+    msg = f"dtype must be a floating-point dtype, got {dtype!r:.60}"
+    raise TypeError(msg)
+
+
+def _is_shape(x: Any) -> bool:
+    return isinstance(x, tuple) and len(x) > 0 and all(type(d) is int and d >= 0 for d in x)
+
+
+def _problem(a: Answer, b: Answer) -> str | None:
+    for name, answer in (("f", a), ("g", b)):
+        if answer.error is not None:
+            return f"{name} raises {in_a_line(answer.error)}"
+    if a.shapes != b.shapes:
+        return f"f returns shape {listed(a.shapes)}, and g returns shape {listed(b.shapes)}"
+    return None if a.forms == b.forms else "only one of f and g returns complex numbers"

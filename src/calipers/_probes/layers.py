@@ -1,0 +1,210 @@
+"""Where errors start: two implementations, layer by layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core.arguments import require_callable
+from .._core.containers import several
+from .._core.libraries import library_of
+from .._core.report import Report
+from .._diagnose.callables import Answer
+from .._diagnose.evidence import Inquiry
+from .._diagnose.inputs import format_of, format_of_results, inputs_of, is_movable, longest_axis
+from .trials import Trial, side_of, trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LINES = 16
+_LEGEND = (
+    "  layer error of this layer alone: both implementations get the results of fs",
+    "  accumulated of all layers so far: each implementation gets the results of its layers",
+    "  unit        expected rounding error: the change of a layer's results when its",
+    "              inputs change by 1 ulp",
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """
+    The errors of one layer; it is true if they are rounding errors.
+
+    The ``.layers`` of a `Layers` are such errors.
+
+    Attributes
+    ----------
+    name : str
+        The name of the layer.
+    new : Trial
+        The error of this layer alone: the difference of both implementations if both get the
+        results of the layers of f.
+    carried : Trial
+        The accumulated error: the difference if each gets the results of its layers so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> layers = [("double", lambda x: 2 * x), ("exp", np.exp)]
+    >>> layer = probes.layers(layers, layers, np.linspace(0, 1, 5)).layers[1]
+    >>> layer.name, bool(layer), layer.carried.equal
+    ('exp', True, True)
+    """
+
+    name: str
+    new: Trial
+    carried: Trial
+
+    def __bool__(self) -> bool:
+        """Return True if the error of this layer is a rounding error."""
+        return bool(self.new)
+
+
+@dataclass(frozen=True, repr=False)
+class Layers(Report):
+    """
+    The errors of all layers; it is true if they are rounding errors.
+
+    It is returned by `layers`.
+
+    Attributes
+    ----------
+    layers : tuple of Layer
+        The layers in their order, up to the first whose results cannot be compared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> layers = [("double", lambda x: 2 * x), ("exp", np.exp)]
+    >>> found = probes.layers(layers, layers, np.linspace(0, 1, 5))
+    >>> bool(found), found.first
+    (True, None)
+    """
+
+    layers: tuple[Layer, ...]
+
+    def __bool__(self) -> bool:
+        """Return True if the errors of all layers are rounding errors."""
+        return all(self.layers)
+
+    @property
+    def first(self) -> Layer | None:
+        """The first layer whose error is not a rounding error, or None."""
+        return next((layer for layer in self.layers if not layer), None)
+
+    def __str__(self) -> str:
+        """Return a line for the verdict, and one for each layer."""
+        first = self.first
+        if first is None:
+            lines = [f"all {len(self.layers)} layers agree within rounding"]
+        else:
+            lines = [
+                f"layer {self.layers.index(first)}, {first.name[:40]}, is the first whose error is "
+                "above the limit"
+            ]
+        width = min(24, max((len(layer.name) for layer in self.layers), default=0))
+        titles = f"{'layer error':>11}  {'accumulated':>11}  {'limit':>9}"
+        lines.append(f"  {'layer':{max(width, 5)}}  {titles}")
+        shown = self.layers
+        if len(shown) > _LINES:
+            # The first that is wrong is always among them.
+            start = max(0, self.layers.index(first) - _LINES // 2) if first is not None else 0
+            shown = shown[start : start + _LINES]
+        for layer in shown:
+            lines.append(
+                f"  {layer.name[:width]:{max(width, 5)}}  {layer.new.units:11.3g}  "
+                f"{layer.carried.units:11.3g}  {layer.new.allowed:9.3g}"
+                + ("" if layer else f"  {layer.new.problem or 'above the limit'}"[:60])
+            )
+        if len(self.layers) > len(shown):
+            lines.append(f"  {len(self.layers) - len(shown)} layers are not shown: see .layers")
+        return "\n".join([*lines, *_LEGEND])
+
+    def _contents(self) -> dict[str, Any]:
+        first = next((layer.name for layer in self.layers if not layer), None)
+        return super()._contents() | {"passed": bool(self), "first": first}
+
+    def plot(self) -> "Figure":
+        """
+        Plot the error of each layer alone, the accumulated error, and the limit.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        from .plots import layers_figure
+
+        return layers_figure(
+            [layer.name for layer in self.layers],
+            [layer.new.units for layer in self.layers],
+            [layer.carried.units for layer in self.layers],
+            [layer.new.allowed for layer in self.layers],
+            np.array([not layer for layer in self.layers]),
+            str(self).partition("\n")[0],
+        )
+
+
+def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
+    """Run both, and g's layers beside each of f's at the inputs of that."""
+    fs, gs = _layers(fs, "fs"), _layers(gs, "gs")
+    if len(fs) != len(gs) or not fs:
+        counts = f"got {len(fs)} and {len(gs)}"
+        msg = f"fs and gs must have the same number of layers, at least 1, {counts}"
+        raise ValueError(msg)
+    library = next((y for y in several(x) if library_of(y) is not None), None)
+    ours = theirs = inputs_of(x)
+    found: list[Layer] = []
+    for (own, f), (other, g) in zip(fs, gs, strict=True):
+        name = own if own == other else f"{own} / {other}"
+        likes = several(x) if not found else [library if library is not None else y for y in ours]
+        both = side_of(own, f, likes), side_of(other, g, likes)
+        # Units are those of g's layer, and of f's where it is g's that is not finite.
+        form, length = format_of(ours, None), longest_axis(ours)
+        ask = Inquiry(both[1], both[0], ours, form, widens="fg", length=length)
+        _require(ask.of_f, "gs", other)
+        _require(ask.of_g, "fs", own)
+        if not any(map(is_movable, ours)):
+            ask.form = format_of_results(ask.of_f, ask.of_g)
+        new = _compared(ask, ask.of_g, ask.of_f)
+        if new.problem is not None:
+            found.append(Layer(name, new, new))
+            break
+        after = ask.of_f if theirs is ours else side_of(other, g, likes)(theirs)
+        _require(after, "gs", other)
+        found.append(Layer(name, new, _compared(ask, ask.of_g, after)))
+        ours, theirs = ask.of_g.arrays, after.arrays
+    return Layers(tuple(found))
+
+
+def _layers(given: Any, name: str) -> list[tuple[str, Any]]:
+    """Return layers, which may come from an iterator, as torch's named_children()."""
+    if not np.iterable(given) or isinstance(given, dict):
+        kind = type(given).__name__
+        msg = f"{name} must be a sequence of (name, callable), got {kind}"
+        raise TypeError(msg + (": pass its .items()" if kind == "dict" else ""))
+    layers = list(given)
+    for k, item in enumerate(layers):
+        if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
+            msg = f"{name}[{k}] must be a tuple of a name and a callable, got {item!r:.60}"
+            raise TypeError(msg)
+        require_callable(**{f"{name}[{k}][1]": item[1]})
+    return layers
+
+
+def _require(answer: Answer, side: str, name: str) -> None:
+    if answer.error is not None:
+        answer.error.add_note(f"raised by layer {name!r} of {side}")
+        raise answer.error
+
+
+def _compared(ask: Inquiry, answer: Answer, expected: Answer) -> Trial:
+    return trial(ask.g.name, answer, expected, lambda: ask.scale, ask.allowed)

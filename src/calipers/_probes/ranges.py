@@ -1,0 +1,239 @@
+"""Does something overflow or underflow in between, although the result fits?"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._core.dtypes import FORMATS
+from .._core.protocols import NDArray
+from .._core.report import Report
+from .._diagnose.callables import Answer, comparable
+from .._diagnose.error_units import difference, own_roundings
+from .._diagnose.inputs import is_movable, widened
+from .._diagnose.rules.range import STEP, degrees_of, scaled, unscaled
+from .._diagnose.verdict import as_multiple
+from .trials import Subject, in_units
+
+_FALLS = 10.0  # times an error falls in another range, if range was its cause
+
+
+@dataclass(frozen=True, repr=False)
+class Range(Report):
+    """
+    Whether intermediate results leave the range of their format; it is true if none does.
+
+    It is returned by `range`.
+
+    Attributes
+    ----------
+    kind : {"FITS", "OVERFLOW", "UNDERFLOW", "UNKNOWN"}
+        UNKNOWN if f does not accept higher precision and is not homogeneous.
+    reason : str
+        One sentence.
+    format : str
+        The working precision.
+    nonfinite : int
+        The number of results that are infinite or NaN, but finite and representable in higher
+        precision.
+    first : tuple of int or None
+        The index of the first of these, preceded by the position of the output if there are
+        several.
+    homogeneous : tuple of int
+        The inputs in which f is homogeneous; -1 for all together.
+    argument : int or None
+        The input whose scaling by a power of two gave the smallest error; -1 for all together.
+    exponent : int or None
+        The exponent of that power of two.
+    error, rescaled_error : float
+        The root mean square error, in units of the expected rounding error, without and with the
+        scaling.
+    allowed : float
+        The largest error that rounding explains.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> found = probes.range(lambda x: np.sqrt(np.sum(x * x)), np.full(2, 1e20, np.float32))
+    >>> found.kind, bool(found), found.nonfinite
+    ('OVERFLOW', False, 1)
+    """
+
+    kind: str
+    reason: str
+    format: str
+    nonfinite: int
+    first: tuple[int, ...] | None
+    homogeneous: tuple[int, ...]
+    argument: int | None
+    exponent: int | None
+    error: float
+    rescaled_error: float
+    allowed: float
+
+    def __bool__(self) -> bool:
+        """Return True if nothing was lost."""
+        return self.kind == "FITS"
+
+    def __str__(self) -> str:
+        """Return the verdict and the reason."""
+        return f"{self.kind}: {self.reason}"
+
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"passed": bool(self)}
+
+
+def of_range(f: Callable[..., Any], inputs: Any) -> Range:
+    """Compare with the wider format, as it is and rescaled by powers of two."""
+    subject = Subject(f, inputs)
+    ask, plain = subject.ask, subject.plain
+    if ask.standard is not None:
+        exact, unit = ask.standard[1], subject.unit
+    else:
+        found = _elsewhere(subject)
+        if found is None:
+            return _unknown(subject)
+        exact, unit = found, own_roundings(found, ask.roundoff)
+    numbers, reference = plain.numbers(np.float64), exact.numbers(np.longdouble)
+    largest = plain.spread(np.array([_limit(x, ask.form) for x in plain.arrays]))
+    fits = np.isfinite(reference) & (np.abs(reference) <= largest)
+    lost = fits & ~np.isfinite(numbers)
+    nonfinite = int(lost.sum())
+    first = _index(int(np.argmax(lost)), plain) if nonfinite else None
+
+    def error_of(answer: Answer) -> float:
+        return in_units(plain, np.where(fits, difference(answer, exact), 0.0), unit)[0]
+
+    error = error_of(plain)
+    best: tuple[float, int, int] | None = None
+    homogeneous = []
+    for which, chosen in _arguments(subject):
+        degrees = _law(subject, chosen)[0]
+        if degrees is None:
+            continue
+        homogeneous.append(which)
+        if not nonfinite and error <= ask.allowed:
+            continue
+        for k in _exponents(subject, chosen):
+            answer = unscaled(subject.side(scaled(subject.inputs, chosen, k)), degrees, k)
+            if comparable(answer, exact):
+                size = error_of(answer)
+                if best is None or size < best[0]:
+                    best = size, which, k
+    # Any error is less than that of an infinite result.
+    least = error / _FALLS if error < math.inf else ask.allowed
+    helped = best is not None and best[0] <= least
+    rescaled, argument, exponent = best if best and helped else (error, None, None)
+    what = "all inputs" if argument in (-1, None) else f"input {subject.nest.titles[argument]}"
+    kind, reason = _judged(
+        *(ask.form, nonfinite, numbers.size, first, error, rescaled, what, exponent)
+    )
+    beyond = int(np.sum(np.isfinite(reference) & ~fits))
+    if beyond:
+        reason += f"; {beyond} of {numbers.size} results are themselves too large for it"
+    endless = int(np.sum(~np.isfinite(reference)))
+    if endless:
+        reason += f"; {endless} of {numbers.size} are not finite in higher precision, either"
+    owners = (*subject.nest.owners, -1)  # of -1, which is all
+    return Range(
+        *(kind, reason, ask.form, nonfinite, first),
+        tuple(dict.fromkeys(owners[which] for which in homogeneous)),
+        None if argument is None else owners[argument],
+        *(exponent, error, rescaled, ask.allowed),
+    )
+
+
+def _judged(
+    form: str,
+    nonfinite: int,
+    size: int,
+    first: tuple[int, ...] | None,
+    error: float,
+    rescaled: float,
+    what: str,
+    exponent: int | None,
+) -> tuple[str, str]:
+    if not nonfinite and exponent is None:
+        return "FITS", f"no overflow or underflow in {form} (error {as_multiple(error)})"
+    kind = "UNDERFLOW" if exponent is not None and exponent > 0 else "OVERFLOW"
+    found = []
+    if nonfinite:
+        found.append(
+            f"{nonfinite} of {size} results are not finite although they fit {form}, "
+            f"first at index {first}"
+        )
+    if exponent is not None:
+        found.append(
+            f"with {what} times 2**{exponent} the error falls from {error:.3g} to "
+            f"{as_multiple(rescaled)}"
+        )
+    return kind, "; ".join(found)
+
+
+def _unknown(subject: Subject) -> Range:
+    reason = "f does not run in higher precision and is not homogeneous: losses would not be seen"
+    nan = math.nan
+    form, allowed = subject.ask.form, subject.ask.allowed
+    return Range("UNKNOWN", reason, form, 0, None, (), None, None, nan, nan, allowed)
+
+
+def _limit(x: NDArray, form: str) -> float:
+    """Return the largest finite number of a result; narrow ones come in a wider dtype."""
+    if x.dtype.kind not in "fc":
+        return math.inf
+    return min(float(np.finfo(x.dtype).max), FORMATS[form].largest)
+
+
+def _index(position: int, answer: Answer) -> tuple[int, ...]:
+    output, own = answer.place(position)
+    return (output, *own) if len(answer.arrays) > 1 else own
+
+
+def _arguments(subject: Subject) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Give each input that has a scale, and all of them."""
+    chosen = tuple(
+        k
+        for k, x in enumerate(subject.inputs)
+        if is_movable(x) and x.any() and np.isfinite(np.abs(x).max())
+    )
+    for k in chosen:
+        yield k, (k,)
+    if len(chosen) > 1:
+        yield -1, chosen
+
+
+def _exponents(subject: Subject, chosen: tuple[int, ...]) -> list[int]:
+    """Return ways to rescale: the largest number to about 1, and far up and down."""
+    to_one = _to_one(subject, chosen)
+    far = -FORMATS[subject.ask.form].lowest // 4
+    return sorted({k for k in (to_one, to_one + far, to_one - far) if k}, key=abs)
+
+
+def _to_one(subject: Subject, chosen: tuple[int, ...]) -> int:
+    largest = max(float(np.abs(subject.inputs[k]).max().astype(float)) for k in chosen)
+    return -math.frexp(largest)[1]
+
+
+def _law(subject: Subject, chosen: tuple[int, ...]) -> tuple[list[float] | None, Answer]:
+    """Return each output's degree if f is homogeneous, and the results that have shown it.
+
+    Without a wider format these are of inputs that are rescaled to about 1.
+    """
+    if subject.ask.standard is not None:
+        inputs, here = widened(subject.inputs), subject.ask.standard[1]
+        return degrees_of(here, subject.side(scaled(inputs, chosen, STEP))), here
+    k = _to_one(subject, chosen)
+    here, there = (subject.side(scaled(subject.inputs, chosen, shift)) for shift in (k, k + STEP))
+    degrees = None if here.error else degrees_of(here, there)
+    return degrees, here if degrees is None else unscaled(here, degrees, k)
+
+
+def _elsewhere(subject: Subject) -> Answer | None:
+    """Return results as the power law has them, if there is one."""
+    laws = (_law(subject, chosen) for _, chosen in _arguments(subject))
+    return next(
+        (found for degrees, found in laws if degrees and found.forms == subject.plain.forms), None
+    )

@@ -1,0 +1,398 @@
+"""How far results are apart that would be equal without rounding, and in which units."""
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from .._compare.text import differing
+from .._core.arguments import require_callable
+from .._core.containers import several
+from .._core.libraries import library_of
+from .._core.protocols import NDArray
+from .._core.report import Report, wrapped
+from .._diagnose.callables import Answer, Budget, Side, comparable, in_a_line, listed, raw
+from .._diagnose.error_units import difference, own_roundings, size_of
+from .._diagnose.evidence import Inquiry
+from .._diagnose.inputs import (
+    Nest,
+    format_of,
+    format_of_results,
+    inputs_of,
+    is_movable,
+    longest_axis,
+    misaligned,
+    widened,
+)
+from .._diagnose.verdict import ALONE, FAR, as_multiple
+
+_LINES = 20
+_WIDTH = 88
+_NAMED = 5  # trials with equal results, of which the line names each; of more, the ends
+
+
+@dataclass(frozen=True, repr=False)
+class Trial(Report):
+    """
+    The difference of two results that would be equal without rounding; it is true if they agree.
+
+    The ``.trials`` of a `Trials` are such differences.
+
+    Attributes
+    ----------
+    name : str
+        What was changed, such as the memory layout.
+    size : int
+        The number of elements.
+    differing : int
+        The number of elements that are not bitwise equal.
+    units : float
+        The root mean square of the differences, each divided by its expected rounding error; or the
+        ratio of their norms, if that is smaller. Of several results, the largest.
+    largest : float
+        The largest difference, divided by its expected rounding error.
+    allowed : float
+        The largest `units` that rounding explains: ``4 + sqrt(n)``, where n is the longest axis of
+        the inputs.
+    problem : str or None
+        Why nothing could be compared: an exception, or a different shape or dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> trial = probes.repeat(np.cumsum, np.ones(5)).trials[0]
+    >>> bool(trial), trial.size, trial.differing
+    (True, 5, 0)
+    """
+
+    name: str
+    size: int
+    differing: int
+    units: float
+    largest: float
+    allowed: float
+    problem: str | None = None
+
+    def __bool__(self) -> bool:
+        """Return True if the results are equal within rounding."""
+        return (
+            self.problem is None
+            and self.units <= self.allowed
+            and self.largest <= ALONE * self.allowed
+        )
+
+    @property
+    def equal(self) -> bool:
+        """True if the results are bitwise equal."""
+        return self.problem is None and self.differing == 0
+
+    def __str__(self) -> str:
+        """Return the difference in one line."""
+        if self.problem is not None:
+            return f"{self.name}: {self.problem}"
+        if self.equal:
+            return f"{self.name}: equal"
+        return f"{self.name}: {how_far(self)}" + ("" if self else ": above the limit")
+
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"passed": bool(self), "equal": self.equal}
+
+
+@dataclass(frozen=True, repr=False)
+class Trials(Report):
+    """
+    Differences between several calls of a function; it is true if all agree within rounding.
+
+    It is returned by `batch`, `layout` and `repeat`.
+
+    Attributes
+    ----------
+    question : str
+        What was compared.
+    trials : tuple of Trial
+        The difference for each call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> found = probes.layout(np.exp, np.ones((8, 5)))
+    >>> bool(found), found.equal, [trial.name for trial in found.trials][0]
+    (True, True, 'column-major')
+    """
+
+    question: str
+    trials: tuple[Trial, ...]
+
+    def __bool__(self) -> bool:
+        """Return True if all results are equal within rounding."""
+        return all(self.trials)
+
+    @property
+    def equal(self) -> bool:
+        """True if all results are bitwise equal."""
+        return all(trial.equal for trial in self.trials)
+
+    @property
+    def units(self) -> float:
+        """The largest of the units of the trials."""
+        return max((trial.units for trial in self.trials), default=0.0)
+
+    def __str__(self) -> str:
+        """Return a line for the verdict, and one for each trial."""
+        verdict = "equal" if self.equal else "equal within rounding" if self else "not equal"
+        if self.trials and not self.equal:
+            verdict += f" (limit {as_multiple(self.trials[0].allowed)})"
+        lines: list[str] = []
+        for text in _listed(self.trials):
+            lines += wrapped(text, "  ", "    ", most=2, width=_WIDTH)
+        if len(lines) > _LINES:
+            lines[_LINES:] = ["  and more: see .trials"]
+        return "\n".join([f"{self.question}: {verdict}", *lines])
+
+    def _contents(self) -> dict[str, Any]:
+        return {
+            "question": self.question,
+            "passed": bool(self),
+            "equal": self.equal,
+            "trials": [trial.to_dict() for trial in self.trials],
+        }
+
+
+def _listed(trials: tuple[Trial, ...]) -> list[str]:
+    """Write each trial; neighbours with equal results together."""
+    texts: list[str] = []
+    for equal, group in groupby(trials, lambda trial: trial.equal):
+        some = list(group)
+        names = [trial.name for trial in some]
+        if not equal:
+            texts += map(str, some)
+        elif len(names) > _NAMED:
+            texts.append(f"{names[0]} to {names[-1]}: equal")
+        else:
+            texts.append(f"{'; '.join(names)}: equal")
+    return texts
+
+
+def how_far(found: Trial, limit: float | None = None) -> str:
+    """Write how large the differences are; infinite ones, as between integers, have no unit."""
+    told = differing(found.differing, found.size)
+    if math.isinf(found.largest):
+        return f"{told}, by more than rounding can explain"
+    return f"{told} by {as_multiple(found.units, limit)}, the largest by {found.largest:.3g} x"
+
+
+def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:
+    """Return a side that may be called without end."""
+    require_callable(**{name: f})
+    return Side(name, f, several(likes), Budget(sys.maxsize))
+
+
+class Subject:
+    """
+    A function at some inputs, and the unit that its results are compared in.
+
+    `inputs` are the arrays, those that are in containers, too; see `Nest`.
+    """
+
+    def __init__(self, f: Callable[..., Any], inputs: Any, seed: int = 0) -> None:
+        require_callable(f=f)
+        self.nest = nest = Nest(several(inputs))
+        self.inputs = inputs_of(nest.leaves, nest.names)
+        self.side = side_of("f", nest.called(f), nest.leaves)
+        form, length = format_of(self.inputs, None), longest_axis(self.inputs)
+        sides = self.side, self.side
+        self.ask = Inquiry(*sides, self.inputs, form, widens="f", length=length, seed=seed)
+        self.plain = self.ask.of_f
+        if self.plain.error is not None:
+            raise self.plain.error
+        if not any(map(is_movable, self.inputs)):
+            self.ask.form = format_of_results(self.plain)
+
+    @cached_property
+    def unit(self) -> NDArray:
+        """What one rounding of the inputs and of the result does to each result."""
+        unit, standard = self.ask.scale, self.ask.standard
+        # Asked last: a state that drifts from call to call has drifted no less than at the moves.
+        if standard is None:
+            again, before, share = self.side(self.inputs), self.ask.of_f, 1 / FAR
+        else:
+            again, before, share = self.side(widened(self.inputs)), standard[1], 1.0
+        own = own_roundings(self.plain, self.ask.roundoff)
+        if not comparable(again, before):
+            return own
+        changes = share * difference(again, before)
+        # Else it was not the inputs' moves that moved a result.
+        parts = zip(*map(self.plain.split, (changes, unit, own)), strict=True)
+        return np.concatenate([moved if _is_steady(d, moved) else o for d, moved, o in parts])
+
+    def trial(self, name: str, answer: Answer) -> Trial:
+        """Compare an answer with that at the inputs themselves."""
+        return trial(name, answer, self.plain, lambda: self.unit, self.ask.allowed)
+
+    def part(self, name: str, answer: Answer, rows: Any, n: int) -> Trial:
+        """Compare an answer with rows of that at all n, as far as results have such an axis."""
+        kept = [k for k, x in enumerate(self.plain.arrays) if x.shape[:1] == (n,)]
+        names, dtypes = (tuple(x[k] for k in kept) for x in (self.plain.names, self.plain.dtypes))
+        arrays = tuple(self.plain.arrays[k][rows] for k in kept)
+        expected = Answer(arrays, names=names, given=dtypes)
+        if answer.error is None and len(answer.arrays) == len(self.plain.arrays):
+            own, dtypes = (tuple(x[k] for k in kept) for x in (answer.names, answer.dtypes))
+            answer = Answer(tuple(answer.arrays[k] for k in kept), names=own, given=dtypes)
+
+        def unit() -> NDArray:
+            units = self.plain.split(self.unit)
+            return np.concatenate([units[k].reshape(n, -1)[rows].reshape(-1) for k in kept])
+
+        return trial(name, answer, expected, unit, self.ask.allowed)
+
+
+def _is_steady(changes: NDArray, unit: NDArray) -> bool:
+    """Tell whether a result that was asked for again has changed by less than its unit."""
+    noise = size_of(changes, unit)
+    return not noise.broken and noise.normwise <= 0.5
+
+
+def trial(
+    name: str, answer: Answer, expected: Answer, unit: Callable[[], NDArray], allowed: float
+) -> Trial:
+    """Compare two answers; units are asked for only where bits differ."""
+    size = sum(x.size for x in expected.arrays)
+    problem = _problem(answer, expected)
+    if problem is not None:
+        return Trial(name, size, size, math.inf, math.inf, allowed, problem)
+    pairs = zip(answer.arrays, expected.arrays, strict=True)
+    differing = sum(_differing(a, b) for a, b in pairs)
+    if not differing:
+        return Trial(name, size, 0, 0.0, 0.0, allowed)
+    apart, unit_of = difference(answer, expected), unit()
+    units, largest = in_units(expected, apart, unit_of)
+    if (expected.integers & (unit_of < 0.5) & (apart != 0)).any():
+        largest = math.inf  # rounding moves none of them to the next one
+    return Trial(name, size, differing, units, largest, allowed)
+
+
+def in_units(like: Answer, d: NDArray, unit: NDArray) -> tuple[float, float]:
+    """
+    Return the size of errors on average, and that of the largest; infinite if one is.
+
+    Of several results those of the worst: beside large numbers errors of small ones are nothing.
+    """
+    pairs = zip(like.split(d), like.split(unit), strict=True)
+    sizes = [_in_units(errors, units) for errors, units in pairs]
+    return max(size for size, _ in sizes), max(largest for _, largest in sizes)
+
+
+def _in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
+    known = np.isfinite(unit)
+    if not np.isfinite(d).all():
+        return math.inf, math.inf
+    # Their squares may be out of range.
+    scale = float(np.max(unit[known], initial=0.0)) or 1.0
+    with np.errstate(all="ignore"):
+        d, unit = d / scale, unit / scale
+        # A small result may have lost accuracy beside large ones.
+        floor = np.maximum(unit[known], math.sqrt(np.mean(unit[known] ** 2)) if known.any() else 0)
+        far = np.abs(d[known])
+        largest = float(np.max(np.where(far > 0, far / floor, 0.0), initial=0.0))
+    return size_of(d, unit).least, largest
+
+
+def _problem(answer: Answer, expected: Answer) -> str | None:
+    """Tell why two answers have nothing to compare."""
+    if answer.error is not None:
+        return f"f raises {in_a_line(answer.error)}"
+    if answer.names != expected.names:
+        own, other = (", ".join(dict.fromkeys(filter(None, x.names))) for x in (answer, expected))
+        if own == other:
+            counts = (listed(tuple(Counter(x.names).values())) for x in (answer, expected))
+            return "number of results {} instead of {}".format(*counts)
+        return f"results are named {own or 'nothing'} instead of {other or 'nothing'}"
+    for name in ("shape", "dtype"):
+        a, b = (tuple(getattr(x, name) for x in y.arrays) for y in (answer, expected))
+        if a != b:
+            return f"{name} {listed(a)} instead of {listed(b)}"
+    if answer.dtypes != expected.dtypes:
+        return f"dtype {listed(answer.dtypes)} instead of {listed(expected.dtypes)}"
+    return None
+
+
+def _differing(a: NDArray, b: NDArray) -> int:
+    """Count elements that differ in a bit."""
+    return int(np.any(raw(a) != raw(b), axis=1).sum())
+
+
+def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
+    """Ask for rows, some rows and rows in a different order."""
+    subject = Subject(f, inputs, seed)
+    batched = subject.nest.places(batch)
+    n = subject.inputs[batched[0]].shape[0]
+    if not any(x.shape[:1] == (n,) for x in subject.plain.arrays):
+        msg = f"f must return a row for each of the {n} rows of inputs[{batch[0]}], got shapes "
+        raise ValueError(msg + listed(subject.plain.shapes))
+    order = np.random.default_rng(seed).permutation(n)
+    if (order == np.arange(n)).all():
+        order = order[::-1]
+    parts = {f"row {i}": np.array([i]) for i in sorted({0, n // 2, n - 1})}
+    if n > 3:
+        parts["rows 0, 1, 2"] = np.arange(3)
+    parts["rows in a different order"] = order
+    trials = []
+    for name, rows in parts.items():
+        some = [x[rows] if k in batched else x for k, x in enumerate(subject.inputs)]
+        trials.append(subject.part(name, subject.side(some), rows, n))
+    return Trials("f of some rows compared with f of all rows", tuple(trials))
+
+
+def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
+    """Ask with the same numbers elsewhere in memory."""
+    subject = Subject(f, inputs)
+    given = [x.copy(order="C") if isinstance(x, np.ndarray) else x for x in subject.inputs]
+    subject.plain = subject.side(given)
+    sent = subject.side.sent
+    assert sent is not None
+
+    def shared(x: Any, like: Any) -> Any:
+        # A copy of a library's own would have a layout of its own.
+        own = sent(x, like)
+        library = library_of(own)
+        return own if library is None or library.device(own) != "cpu" else library.from_numpy(x)
+
+    direct = side_of("f", subject.side.call, subject.nest.leaves)
+    # What it is given are copies already, and to copy one again would align it.
+    direct.sent, direct.copies = shared, False
+    ways: dict[str, Callable[[NDArray], NDArray]] = {
+        "column-major": lambda x: x.copy(order="F"),
+        "every second element of a longer row": strided,
+        "shifted by one element in memory": misaligned,
+    }
+    trials = []
+    for name, way in ways.items():
+        arrays = [way(x) if isinstance(x, np.ndarray) else x for x in given]
+        trials.append(subject.trial(name, direct(arrays)))
+    return Trials("f with other memory layouts", tuple(trials))
+
+
+def of_repeats(f: Callable[..., Any], inputs: Any, times: int) -> Trials:
+    """Ask again."""
+    subject = Subject(f, inputs)
+    # All before any other call: f may count its calls.
+    answers = [subject.side(subject.inputs) for _ in range(times - 1)]
+    trials = [subject.trial(f"call {k}", answer) for k, answer in enumerate(answers, start=2)]
+    return Trials(f"{times} calls of f", tuple(trials))
+
+
+def strided(x: NDArray) -> NDArray:
+    """Copy an array to every second element of a larger one."""
+    if not x.ndim:
+        return x.copy()
+    gaps = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)[..., ::2]
+    gaps[...] = x
+    return gaps
