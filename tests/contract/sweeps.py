@@ -258,17 +258,26 @@ def short_length(length):
 def diagnosed(name):
     make, values = DIAGNOSES[name]
     found = [calipers.diagnose(*make(value)) for value in values]
-    return {"kinds": in_a_row(f"{x.kind}" + (f":{x.format}" if x.format else "") for x in found)}
+    kinds = in_a_row(f"{x.kind}" + (f":{x.format}" if x.format else "") for x in found)
+    return {"kinds": kinds, "calls": calls_of(found)}
 
 
 def checked(name):
     make, values = CHECKS[name]
-    verdicts = []
+    reports = []
     for value in values:
         f, x, options = make(value)
-        report = calipers.gradcheck(f, x, raise_exception=False, **options)
-        verdicts.append(report.verdict + "+hidden" * bool(report.hidden))
-    return {"verdicts": in_a_row(verdicts)}
+        reports.append(calipers.gradcheck(f, x, raise_exception=False, **options))
+    verdicts = in_a_row(x.verdict + "+hidden" * bool(x.hidden) for x in reports)
+    numbers = [[(e.row, e.column, e.numerical, e.error) for e in x.failures] for x in reports]
+    settings = [(x.atol, x.rtol, x.resolution, x.fd_error, x.counts) for x in reports]
+    digest = hashlib.sha256(repr((numbers, settings)).encode()).hexdigest()[:16]
+    return {"verdicts": verdicts, "calls": calls_of(reports), "numbers": digest}
+
+
+def calls_of(reports):
+    """Return the number of calls of all functions, which show the rules that were tried."""
+    return sum(sum(x.calls.values()) for x in reports)
 
 
 def differentiated(name):
