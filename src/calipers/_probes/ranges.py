@@ -13,7 +13,7 @@ from .._core.report import Report
 from .._diagnose.callables import Answer, comparable
 from .._diagnose.error_units import difference, own_roundings
 from .._diagnose.inputs import is_movable, widened
-from .._diagnose.rules.range import STEP, degrees_of, scaled, unscaled
+from .._diagnose.rules.overflow_underflow import STEP, degrees_of, scaled, unscaled
 from .._diagnose.verdict import as_multiple
 from .trials import Subject, in_units
 

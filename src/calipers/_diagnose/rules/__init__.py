@@ -31,8 +31,8 @@ from .equal import exact_integers, integers_at_ties, one_raises, other_shapes, s
 from .grids import few_digits_left, on_a_grid
 from .no_reference import grows_in_float32, outside_by_rounding, overflow_alone, stays_in_steps
 from .nondeterminism import beside_unsteady, restless_when_moved
+from .overflow_underflow import better_when_rescaled, flushed, nothing_left, overflow
 from .quantization import quantised_inputs
-from .range import better_when_rescaled, flushed, nothing_left, overflow
 from .reduced_precision import narrowed_inputs, noise_in_between
 from .rounding import within_rounding
 

@@ -14,7 +14,7 @@ from ..error_units import MOVES, difference, size_of
 from ..evidence import Inquiry
 from ..inputs import is_movable, movable
 from ..verdict import ALONE, COARSEST, GROSS, RANGE, STEADY, SUSPECT, UNSTABLE, Verdict, as_multiple
-from .range import DOUBLINGS, scaled
+from .overflow_underflow import DOUBLINGS, scaled
 
 MOST_STILL = 0.9  # of the results beyond rounding
 _LITTLE = 4.0  # last places, fewer than are lost
