@@ -1,4 +1,4 @@
-"""The caller's derivative, whatever its form, as a map between the same real numbers as f.
+"""The caller's derivative, in any form, as a linear map between real vectors.
 
 With torch's convention the gradient of complex numbers pairs with them as real ones do:
 ``Re(conj(w)*dF) == Re(conj(g)*dz)``; vjp is then the transposed real Jacobian. jax and others leave
@@ -23,12 +23,11 @@ from .point import Subject
 
 def as_matrix(result: Any, subject: Subject, conjugate: bool, strict: bool) -> Any:
     """
-    Return the real Jacobian: an array in C order, or a csc_array where real blocks are all scipy's.
+    Return the real Jacobian from the result of jac.
 
-    A large array of which most is 0 becomes `Compact`, and is let go of: that of the next call then
-    finds memory which is at hand.
-
-    `conjugate` is jax's convention of gradients; `strict` refuses other dtypes than f's.
+    It is a csc_array if all blocks are real sparse matrices of SciPy, and else an array in C order.
+    A large array that is mostly zero becomes `Compact`, so that its memory can be reused.
+    `conjugate` is jax's convention for gradients; `strict` raises if dtypes differ from those of f.
     """
     outputs = _chosen(result, subject.kept, len(subject.outputs), subject.several)
     several = len(subject.active) > 1
@@ -46,7 +45,7 @@ def as_matrix(result: Any, subject: Subject, conjugate: bool, strict: bool) -> A
 
 
 def _chosen(given: Any, parts: tuple[Part, ...], every: int, several: bool) -> list[Any]:
-    """Return what is for the parts, from one item for each of them, or for each of all."""
+    """Return one item for each part, from a list of these or of all inputs or outputs."""
     if not several:
         return [given]
     are_several = isinstance(given, (tuple, list))
@@ -59,7 +58,7 @@ def _chosen(given: Any, parts: tuple[Part, ...], every: int, several: bool) -> l
 
 
 class _Block:
-    """The derivative of one output by one input, as the caller gave it."""
+    """The derivative of one output by one input, as jac returned it."""
 
     def __init__(self, out: Part, part: Part, given: Any, strict: bool) -> None:
         self._out, self._part, self.given = out, part, given
@@ -73,12 +72,12 @@ class _Block:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether it can stay a sparse matrix of scipy's."""
+        """Whether it is a real sparse matrix of SciPy, which needs no conversion."""
         real = not (self._complex_in or self._complex_out)
         return real and hasattr(self.given, "tocsc") and self.given.dtype.kind in "biuf"
 
     def array(self, item: Any) -> NDArray:
-        """Return one item with a row for each element of the output."""
+        """Return an array as a matrix with a row for each element of the output."""
         out, part = self._out.example, self._part.example
         flat = out.size, part.size
         if item is None:
@@ -99,7 +98,7 @@ class _Block:
             raise WrongFormError(msg)
 
     def reals(self, conjugate: bool) -> NDArray:
-        """Return it as real numbers."""
+        """Return it as a real matrix."""
         if self._complex_in and isinstance(self.given, tuple) and len(self.given) == 2:
             p, q = map(self.array, self.given)  # Wirtinger's
             columns = [p + q, 1j * (p - q)]
@@ -116,7 +115,7 @@ class _Block:
         return found
 
     def _columns(self, p: NDArray, conjugate: bool) -> list[NDArray]:
-        """Return the derivatives by the real and the imaginary part of the input, of one array."""
+        """Return the derivatives by the real and the imaginary part of the input."""
         if not self._complex_in:
             if not self._complex_out and np.iscomplexobj(p):
                 msg = f"{self._name} is complex, but the output and the input are real"
@@ -136,7 +135,7 @@ def _joined(lines: list[list[_Block]]) -> Any:
             block.require_shape(block.given.shape)
     alone = len(lines) == len(lines[0]) == 1
     found = lines[0][0].given if alone else block_array([[b.given for b in line] for line in lines])
-    matrix = csc_array(found, dtype=float, copy=True)  # whose order of elements is ours to change
+    matrix = csc_array(found, dtype=float, copy=True)  # duplicates are summed in place
     matrix.sum_duplicates()
     return matrix
 
@@ -147,29 +146,29 @@ _LAST = {"vjp": ("w",), "jvp": ("v",)}
 
 @dataclass
 class GivenDerivative:
-    """One of jac, vjp and jvp."""
+    """A jac, vjp or jvp of the caller or of a library, as a function of real vectors."""
 
     form: str
     call: Callable[..., Any]
     subject: Subject
     conjugate: bool  # jax's convention
-    strict: bool = False  # about dtypes
-    of_library: bool = False  # whose autograd it is, also of a batch of directions
-    called: str = ""  # by the caller, if not by its form
+    strict: bool = False  # whether results must have the dtypes of inputs and outputs
+    of_library: bool = False  # whether it is a library's, which may take batches of directions
+    called: str = ""  # the caller's name for it, if that is not its form
     calls: int = 0
-    known: Any = None  # what jac gave, as a matrix
+    known: Any = None  # the matrix that jac returned last
     silent: bool = False  # whether a call returned None
-    asked: tuple[NDArray, NDArray] | None = None  # a direction, and what it gave before f was moved
-    strays: bool = False  # whether it gave something else since
-    touched: list[str] = field(default_factory=list)  # by the first call
+    asked: tuple[NDArray, NDArray] | None = None  # a direction, and its first result
+    strays: bool = False  # whether a later result for that direction differs
+    touched: list[str] = field(default_factory=list)  # arguments that the first call modified
 
     @property
     def name(self) -> str:
-        """What the caller calls it."""
+        """The caller's name for it."""
         return self.called or self.form
 
     def __call__(self, *last: Any) -> Any:
-        """Call the caller's function with private arguments."""
+        """Call the derivative with copies of the arguments."""
         self.calls += 1
         arguments, named = self.subject.arguments(), private(self.subject.kwargs)
         if self.calls > 1:
@@ -197,25 +196,25 @@ class GivenDerivative:
         return result
 
     def _require_constants(self, gradients: Any) -> None:
-        """Refuse gradients by inputs that are of no floating-point numbers, and not checked."""
+        """Raise if a gradient by an input that is not of floating-point numbers is not zero."""
         subject = self.subject
         every = isinstance(gradients, (tuple, list)) and len(gradients) == len(subject.values)
         for k in subject.held if every and len(subject.active) < len(gradients) else ():
             require_nothing(gradients[k], self.name, f"input {subject.names[k]}")
 
     def matrix(self) -> Any:
-        """Return the real Jacobian that jac gives: an array, a `Compact` one or a csc_array."""
+        """Return the real Jacobian from jac: an array, a `Compact` matrix or a csc_array."""
         self.known = as_matrix(self(), self.subject, self.conjugate, self.strict)
         return self.known
 
     @property
     def taken(self) -> tuple[Part, ...]:
-        """What a direction is by: outputs for vjp, inputs for jvp."""
+        """The parts of a direction: outputs for vjp, inputs for jvp."""
         return self.subject.kept if self.form == "vjp" else self.subject.active
 
     @property
     def given(self) -> tuple[Part, ...]:
-        """What a result is by: inputs for vjp, outputs for jvp."""
+        """The parts of a result: inputs for vjp, outputs for jvp."""
         return self.subject.active if self.form == "vjp" else self.subject.kept
 
     @property
@@ -225,11 +224,11 @@ class GivenDerivative:
 
     @property
     def _every(self) -> int:
-        """How many results there are if what is held constant has one, too."""
+        """The number of results if there is one for each constant as well."""
         return len(self.subject.values if self.form == "vjp" else self.subject.outputs)
 
     def shaped(self, v: NDArray, contiguous: bool = True) -> Any:
-        """Return a direction, or a batch of them, in the caller's form."""
+        """Return a real vector, or a batch of them, as a direction that the derivative takes."""
         items = [part.shaped(v) for part in self.taken]
         if not contiguous:
             items = list(map(noncontiguous, items))
@@ -238,22 +237,22 @@ class GivenDerivative:
         return tuple(items) if self.several else items[0]
 
     def applied(self, v: NDArray, contiguous: bool = True) -> NDArray:
-        """Return what vjp or jvp gives for v, in new memory: the next call may fill the same."""
+        """Return the result of vjp or jvp for v, in memory that the next call does not reuse."""
         return self.answer(self.shaped(v, contiguous)).copy()
 
     def product(self, v: NDArray) -> NDArray:
-        """Return the real Jacobian or its transpose times v, maybe in memory that `call` fills."""
+        """Return the real Jacobian or its transpose times v; the next call may overwrite it."""
         return self.answer(self.shaped(v))
 
     def answer(self, direction: Any) -> NDArray:
-        """Return what vjp or jvp gives for a direction in the caller's form, in real numbers."""
+        """Return the result of vjp or jvp for a direction of `shaped` as a real vector."""
         result = self._fitted(self(direction))
         if self.conjugate and self.form == "vjp":
             result = [np.conj(g) for g in result]
         return real_vector(result)
 
     def together(self, v: NDArray) -> NDArray:
-        """Return what vjp or jvp gives for each row of v, from one call with a batch of them."""
+        """Return the results of vjp or jvp for the rows of v, from one call with a batch."""
         count = len(v)
         results = several(self(self.shaped(v)))
         chosen = picked(results, [p.position for p in self.given], self._every)
@@ -273,7 +272,7 @@ class GivenDerivative:
         return real_rows(arrays)
 
     def times(self, v: NDArray) -> NDArray:
-        """Return the real Jacobian times v, of jac or jvp."""
+        """Return the real Jacobian times v, from jac or jvp."""
         if self.form == "jvp":
             return self.product(v)
         matrix = self.matrix() if self.known is None else self.known
@@ -281,7 +280,7 @@ class GivenDerivative:
         return product
 
     def transposed_times(self, w: NDArray) -> NDArray:
-        """Return the real Jacobian's transpose times w, of jac or vjp."""
+        """Return the transpose of the real Jacobian times w, from jac or vjp."""
         if self.form == "vjp":
             return self.product(w)
         matrix = self.matrix() if self.known is None else self.known
@@ -313,7 +312,7 @@ class GivenDerivative:
 
     @property
     def _words(self) -> tuple[str, str]:
-        """What a result is called, and what it is by."""
+        """The words for a result and for what it belongs to."""
         return ("gradient", "input") if self.form == "vjp" else ("tangent", "output")
 
     def _one(self, value: Any, part: Part) -> NDArray:
@@ -351,7 +350,7 @@ class GivenDerivative:
 
 
 def _advice(like: NDArray, array: NDArray) -> str:
-    """Say what to do with a gradient of the shape that its input was broadcast to."""
+    """Return advice if a gradient has the shape to which its input was broadcast."""
     try:
         broadcasts = np.broadcast_shapes(like.shape, array.shape) == array.shape
     except ValueError:

@@ -1,4 +1,4 @@
-"""What vjp or jvp gives for unit vectors: the rows, or the columns, of the Jacobian."""
+"""Call vjp or jvp with unit vectors, which gives the rows or the columns of the Jacobian."""
 
 import contextlib
 import threading
@@ -20,10 +20,10 @@ from .calls import InPlace, private
 from .entry_rules import alike
 from .jacobian_storage import Rows
 
-_MANY = 64  # unit vectors that are worth a compiled loop
-_FEW = 4  # that are sooner asked for one by one than in a batch
-_TOGETHER = 128  # of one batch
-_BATCH_BYTES = 1 << 24  # of the results of one
+_MANY = 64  # unit vectors from which on a compiled loop is worth its compilation
+_FEW = 4  # unit vectors that are passed one by one rather than in a batch
+_TOGETHER = 128  # unit vectors in one batch at most
+_BATCH_BYTES = 1 << 24  # size of the results of one batch at most
 
 
 @dataclass
@@ -31,7 +31,7 @@ class _Loop:
     """A compiled function, called with unit vectors in a compiled loop."""
 
     problem: Problem
-    length: float  # of the vectors
+    length: float  # of the unit vectors, as a power of 2
 
     def store(self, start: int, out: NDArray) -> None:
         """Store a row of values for each unit vector from `start`."""
@@ -50,7 +50,7 @@ class _Loop:
 
 @dataclass
 class _Filling:
-    """The work of storing what a loop gives, which threads may share."""
+    """The work of storing the results of a loop, which threads may share."""
 
     loop: _Loop
     rows: Rows
@@ -61,7 +61,7 @@ class _Filling:
         return self.loop.problem
 
     def results(self, count: int) -> Outs:
-        """Return arrays as long as there are rows: these are kept elsewhere."""
+        """Return arrays with one item per row, as `run` needs: `rows` stores the results."""
         return (np.empty(count, np.int8),)
 
     def __call__(self, start: int, outs: Outs) -> None:
@@ -69,7 +69,7 @@ class _Filling:
 
 
 class UnitVectors:
-    """A derivative of unit vectors, or of `length` times these: compiled, in batches, or singly."""
+    """A derivative called with unit vectors times `length`: compiled, in batches, or one by one."""
 
     def __init__(self, d: GivenDerivative, length: float = 1.0) -> None:
         subject = d.subject
@@ -90,24 +90,24 @@ class UnitVectors:
 
     @property
     def loop(self) -> Problem | None:
-        """The compiled derivative, if another loop can ask it for doubles; see `asked`."""
+        """The compiled derivative, if another compiled loop can call it in doubles; see `asked`."""
         problem = None if self._work is None else self._work.problem
         return problem if problem is not None and problem.base.dtype == np.dtype(float) else None
 
     def asked(self, count: int) -> bool:
-        """Count unit vectors that another loop asked for; tell whether all arguments survived."""
+        """Count calls of another loop, and return True if they modified no argument."""
         pure = self._is_pure()
         self._counted(count if pure else 0)
         return pure
 
     @property
     def concurrent(self) -> bool:
-        """Whether several threads may ask at once."""
+        """Whether several threads may call the derivative at once."""
         native = None if self._work is None else self._work.problem.native
         return native is not None and native.threads > 1
 
     def _compare(self, alone: NDArray) -> None:
-        """Give up a way that does not give the same as a single call."""
+        """Use neither a loop nor batches if they do not reproduce the result of a single call."""
         first = np.empty((1, self.size))
         tolerance = 256 * self._d.subject.eps * float(np.abs(alone).max(initial=0.0))
         try:
@@ -116,7 +116,7 @@ class UnitVectors:
             else:
                 first = self._first = self._batch(0, min(self._together, self.count))
             same = not self._d.touched and alike(first[0], alone, tolerance)
-        except Exception:  # whatever a derivative does that is meant for single calls
+        except Exception:  # a derivative that is meant for single calls may raise anything
             same = False
         if not same:
             self._work, self._batches, self._first = None, False, None
@@ -124,7 +124,9 @@ class UnitVectors:
     def all(self) -> Rows:
         """Return a row for each unit vector."""
         if self._work is not None:
-            with contextlib.suppress(Exception):  # asked from Python, it says itself what is wrong
+            with contextlib.suppress(
+                Exception
+            ):  # a call from Python raises again, and says what is wrong
                 rows = Rows(self.count, self.size)
                 run(_Filling(self._work, rows), self.count)
                 if self.asked(self.count):
@@ -135,7 +137,7 @@ class UnitVectors:
         return rows
 
     def rows(self, start: int, out: NDArray) -> None:
-        """Store in `out` what belongs to unit vectors from `start`."""
+        """Store in `out` a row for each unit vector from `start`."""
         count, work = len(out), self._work
         if work is not None:
             with contextlib.suppress(Exception):  # as above
@@ -146,7 +148,7 @@ class UnitVectors:
         self._ask(start, out)
 
     def _ask(self, start: int, out: NDArray) -> None:
-        """Do as `rows`, from Python."""
+        """Store in `out` a row for each unit vector from `start`, by calls from Python."""
         count = len(out)
         step = self._together if self._batches else 1
         for first in range(0, count, step):
@@ -159,7 +161,7 @@ class UnitVectors:
                 out[first] = self._d.product(self._length * unit_vector(self.count, start + first))
 
     def _is_pure(self) -> bool:
-        """Tell whether the loop's own arguments are what they were, each thread's."""
+        """Return True if no thread of the loop modified its arguments."""
         assert self._work is not None
         problem, subject = self._work.problem, self._d.subject
         assert problem.native is not None
@@ -179,14 +181,14 @@ class UnitVectors:
 
 
 def unit_vector(size: int, k: int) -> NDArray:
-    """Return zeros, and a 1 at place k."""
+    """Return the unit vector with a 1 at index k."""
     unit = np.zeros(size)
     unit[k] = 1
     return unit
 
 
 def _compiled(d: GivenDerivative, length: float) -> _Loop | None:
-    """Return the work of asking a compiled derivative for unit vectors."""
+    """Return a loop that calls a compiled derivative with unit vectors; None if there is none."""
     subject = d.subject
     one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate
     call, fills = d.call, False

@@ -20,13 +20,13 @@ WRITE, ADD = WAYS = ("write", "add")
 _REQUIRED = ("f", "inputs")
 # Options that change how long a check takes and what it does with its report, not the verdict.
 _WITHOUT_EFFECT = frozenset({"raise_exception", "workers", "progress", "checkpoint"})
-# Of inputs, where f has no names for them; more inputs than these are one tuple, `inputs`.
+# Names of inputs if f has none; more inputs than these are shown as one tuple, `inputs`.
 _NAMES = ("x", "w", "b")
-_LONGEST = 40  # characters of a value that is shown in place of the name of its option
+_LONGEST = 40  # characters: a longer value is replaced by the name of its option
 
 
 def _each(of: Callable[[Any], Any], value: Any) -> Any:
-    """Return what a function makes of a value, or of all that lists, tuples and dicts hold."""
+    """Apply a function to a value, or to all items of lists, tuples and dicts."""
     if type(value) in (list, tuple):
         return type(value)(_each(of, item) for item in value)
     if type(value) is dict:
@@ -35,18 +35,18 @@ def _each(of: Callable[[Any], Any], value: Any) -> Any:
 
 
 def private(value: Any) -> Any:
-    """Copy arrays, in lists, tuples and dicts too; all else is handed on."""
+    """Copy arrays, also in lists, tuples and dicts; all else is returned as it is."""
     return _each(lambda x: x.copy(order="K") if isinstance(x, np.ndarray) else x, value)
 
 
 def noncontiguous(x: NDArray) -> NDArray:
-    """Return the same numbers in Fortran order, with a gap after each in memory."""
+    """Return an equal array in Fortran order, with gaps between elements."""
     view: NDArray = np.stack((x.T, x.T), axis=-1)[..., 0].T
     return view
 
 
 def _as_numpy(value: Any) -> Any:
-    """Copy a library's array to one of NumPy's, if that has one like it."""
+    """Copy an array of a library to a NumPy array, if NumPy has its dtype."""
     if library_of(value) is None:
         return value
     try:
@@ -56,12 +56,12 @@ def _as_numpy(value: Any) -> Any:
 
 
 def of_numpy(value: Any) -> Any:
-    """Return a value with copies by NumPy in the place of libraries' arrays that it has one of."""
+    """Replace arrays of libraries by NumPy copies, also in lists, tuples and dicts."""
     return _each(_as_numpy, value)
 
 
 def same(new: Any, old: Any) -> bool:
-    """Whether arrays that were copied are bitwise the same."""
+    """Return True if arrays are bitwise equal to the originals that they were copied from."""
     if isinstance(old, np.ndarray):
         return np.asarray(new).tobytes() == old.tobytes()
     if type(old) in (list, tuple):
@@ -95,18 +95,18 @@ class InPlace:
 
     def __call__(self, *given: Any, **kwargs: Any) -> Any:
         """Return the results."""
-        # What is not written stays NaN, and is not taken for a zero.
+        # Elements that are not written stay NaN, so that they are not taken for zeros.
         return self.over(0 if self.adds else np.nan, given, kwargs)
 
     def over(self, start: float, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the results in arrays that hold a number before."""
+        """Return the results in new arrays, whose elements all have the value `start` before."""
         arrays = tuple(np.full_like(like, start) for like in self.likes)
         return self._arranged(self.into(arrays, given, kwargs))
 
     def into(
         self, arrays: tuple[NDArray, ...], given: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[NDArray, ...]:
-        """Let the function store its results in arrays, and return those."""
+        """Call the function with arrays for its results, and return these."""
         self.inner(*given, *arrays, **kwargs)
         return arrays
 
@@ -153,7 +153,7 @@ class Call:
 
     @classmethod
     def of(cls, checker: Callable[..., Any], arguments: Mapping[str, Any]) -> "Call":
-        """Return the call of a checker with a value for each of its parameters."""
+        """Return the call of `checker`, from a value for each of its parameters."""
         parameters = _parameters(checker)
         flat = {**arguments, **arguments.get("options", {})}
         flat.pop("options", None)
@@ -191,7 +191,7 @@ class Call:
         return f"({', '.join(items)}{',' * (len(items) == 1)})"
 
     def text(self, *, inputs: str | None = None, **changes: Any) -> str:
-        """Return the call as code, with other inputs and options; an option of None is removed."""
+        """Return the call as code, with changed inputs and options; None removes an option."""
         taken = [self.f, *self._names]
         shown = [self.f, inputs or self.each_input()]
         for name, value in {**self.arguments, **changes}.items():

@@ -31,13 +31,13 @@ from .summary import Entries, Outcome
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
-# Inputs at which f may differ from where all its derivatives are 0.
+# Changes of the inputs to points at which a stationary f has another value.
 _ELSEWHERE = np.negative, partial(np.multiply, 1.5), partial(np.add, 0.25), partial(np.add, -2.0)
 
 
 @dataclass
 class Check:
-    """One check, from the tests without differences to the verdict."""
+    """One check: consistency tests, comparison with differences, verdict."""
 
     subject: Subject
     derivatives: list[GivenDerivative]
@@ -47,8 +47,8 @@ class Check:
     seed: int
     allow: tuple[str, ...]
     call: Call
-    cause: BaseException | None = None  # of what a derivative could not be asked
-    any_slope: bool = True  # whether some entry is not zero, as far as all were looked at
+    cause: BaseException | None = None  # the exception of a derivative in a test
+    any_slope: bool = True  # whether some entry is not zero, among those that were compared
 
     def __post_init__(self) -> None:
         about = self.derivatives, self.rule, self.fast_mode, self.allow
@@ -75,10 +75,10 @@ class Check:
             return self._reported()
         if not subject.rows or not subject.columns:
             return self._empty()
-        findings: dict[str, list[str]] = {}  # of each derivative
-        steady: dict[str, bool] = {}  # whether it gives the same twice
-        others: list[str] = []  # and of what comes with it
-        mismatches: list[str] = []  # of two derivatives, of which entries tell the wrong one
+        findings: dict[str, list[str]] = {}  # errors of each derivative
+        steady: dict[str, bool] = {}  # whether each derivative is deterministic
+        others: list[str] = []  # errors of values, counts and shapes
+        mismatches: list[str] = []  # of two derivatives; entries show which of them is wrong
         try:
             if not self.fast_mode:
                 outcome.jacobians = self._jacobians()
@@ -101,7 +101,7 @@ class Check:
                 about = self.derivatives, self.rule, sizes, eps, random
                 if outcome.entries.verdicts:
                     outcome.entries.let_pass(excused(outcome.entries, subject, *about))
-            for d in self.derivatives:  # which is measured by sizes, known by now
+            for d in self.derivatives:  # needs the sizes of entries, which are known by now
                 rows = outcome.jacobians[d.name].lines if outcome.jacobians else None
                 entry_sizes = None if sizes is None else sizes.of_results(d.form)
                 arguments = nondet_tol, self.rule, entry_sizes, rows, eps
@@ -109,7 +109,7 @@ class Check:
         except WrongFormError as wrong:
             others.append(str(wrong))
             outcome.jacobians, outcome.late = {}, []
-        for d in self.derivatives:  # what is changed, by any call, explains what else is found
+        for d in self.derivatives:  # modified arguments come first: they explain other errors
             outcome.findings += identities.mutation(d.name, d.touched)
             failed = others or mismatches or findings.get(d.name) or outcome.entries.count[FAIL]
             if (failed or d.strays) and steady.get(d.name) and not d.touched:
@@ -127,7 +127,7 @@ class Check:
         return {d.name: jacobian_of(d, alone) for d in self.derivatives}
 
     def _acquit(self, why: str | None) -> None:
-        """Blame no entry, if there is a reason."""
+        """Make the verdict undecided for a reason that excuses all entries, if there is one."""
         if why is not None:
             self._found.undecided, self._found.entries = why, Entries()
 
@@ -139,17 +139,17 @@ class Check:
         vouched: bool,
     ) -> tuple[Sizes | None, float]:
         """
-        Judge what differences tell; return the Jacobians' sizes, and the spacing in f.
+        Compare with differences; return the sizes of the Jacobians, and the largest eps in f.
 
-        Where some entry is not right, or all are 0, f may be a staircase of inputs that are rounded
-        to a format of few bits. If it is, all are judged again by steps for that.
+        If some entry is wrong, or all are 0, f may round its inputs to a low-precision format. If
+        so, all entries are judged again with steps for that format.
         """
         subject, outcome = self.subject, self._found
         sizes, every = self._compared(steps, way, random, vouched)
         count = outcome.entries.count
         clear = outcome.undecided is None and not any(count[name] for name in VERDICTS[:-1])
         if not (clear and self.any_slope):
-            # One that is probed is looked at as a whole for a second time, and asked about once.
+            # In fast mode an input may occur twice, and is examined once.
             by_position = {k.part.position: k for k in reversed(every)}
             formats = {position: k.in_the_format_of_x() for position, k in by_position.items()}
             rounded = {k: known for k, known in formats.items() if known is not None}
@@ -157,7 +157,7 @@ class Check:
                 outcome.entries, outcome.undecided = Entries(), None
                 pairs = zip(subject.active, steps, strict=True)
                 steps = [{**own, "known": rounded.get(part.position)} for part, own in pairs]
-                again = replace(way, checkpoint=None)  # which keeps the first look
+                again = replace(way, checkpoint=None)  # it stores the screening by the first steps
                 sizes, every = self._compared(steps, again, random, vouched)
         outcome.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
         return sizes, max([subject.eps, *(look.eps for look in every)])
@@ -169,7 +169,7 @@ class Check:
         random: np.random.Generator,
         vouched: bool,
     ) -> tuple[Sizes | None, list[Looks]]:
-        """Judge by one look or two."""
+        """Compare products or all entries of each input, by screening and refinement."""
         subject, outcome, sizes = self.subject, self._found, None
         probed: list[Looks] = []
         whole: list[Looks] = []
@@ -178,7 +178,7 @@ class Check:
             for part, step in zip(subject.active, steps, strict=True):
                 options = {**step, "way": way}
                 if self.fast_mode:
-                    # A product takes one point after the other, and none in batches.
+                    # Products evaluate one point at a time, never a batch.
                     probed.append(looks(subject, part, batches=False, **options))
                     before = deepcopy(outcome.entries)
                     try:
@@ -196,11 +196,11 @@ class Check:
                     except WrongFormError:
                         raise
                     except Exception:
-                        # All elements move along a direction, and farther than one by one, as out
-                        # of where f is defined. What is raised of each is raised below.
+                        # A direction moves all elements at once, perhaps out of the domain of f. An
+                        # error that does not depend on this is raised again below.
                         if not is_moderate(probed[-1]):
                             raise
-                    outcome.entries = before  # a look at all entries finds these again
+                    outcome.entries = before  # the comparison of all entries finds these again
                 whole.append(looks(subject, part, **options))
             outcome.whole = whole
             if whole:
@@ -214,7 +214,7 @@ class Check:
         return sizes, every
 
     def _empty(self) -> GradcheckReport:
-        """Look at the form of derivatives that have no entries."""
+        """Check the shapes of derivatives that have no entries."""
         for d in self.derivatives if self.subject.kept else ():
             try:
                 if d.form == "jac":
@@ -226,12 +226,12 @@ class Check:
         return self._reported("" if self._found.findings else "there is no number to differentiate")
 
     def _near(self, value: NDArray) -> NDArray:
-        """Return what the value that comes with a Jacobian may be off by."""
+        """Return the tolerance of the value that a derivative returns with the Jacobian."""
         share = max(self.rule.rtol, identities.ROUNDING * self.subject.eps)
         return self.rule.atol + share * np.abs(value)
 
     def _told(self, findings: Iterable[str]) -> list[str]:
-        """Return what a test finds, or what keeps it from an answer."""
+        """Return the findings of a test, or why it failed."""
         try:
             return list(findings)
         except WrongFormError as wrong:
@@ -242,14 +242,14 @@ class Check:
         pairs = list(combinations(self.derivatives, 2))
         if not pairs:
             return False, []
-        share = self.rule.rtol if self.rule.share == 1 else 0.0  # as the caller says
+        share = self.rule.rtol if self.rule.share == 1 else 0.0  # if the caller set a tolerance
         results = [identities.adjoint(*pair, random, share) for pair in pairs]
-        # What only rounding of x excuses does not vouch for what differences do not resolve.
+        # Agreement within rounding of x does not confirm entries that differences do not resolve.
         vouched = all(agree for agree, _ in results)
         return vouched, [text for _, text in results if text is not None]
 
     def _reported(self, vacuous: str = "") -> GradcheckReport:
-        """Return what was found; `vacuous` says why there was nothing to find."""
+        """Return the report; `vacuous` says why nothing was compared."""
         subject, outcome = self.subject, self._found
         return GradcheckReport(
             outcome.verdict,
@@ -348,7 +348,7 @@ def check_given(given: Given, settings: Settings, call: Call, order: int = 1) ->
 
 
 def _why_all_is_zero(subject: Subject) -> str:
-    """Return why all derivatives are 0, by results of f at other inputs."""
+    """Return why all derivatives are 0, from results of f at other inputs."""
     if any(subject.changes_with(move) for move in _ELSEWHERE):
         return (
             "every derivative is 0 at these inputs, although f depends on them: a wrong "

@@ -17,29 +17,29 @@ from .basis_vectors import UnitVectors, unit_vector
 from .entry_rules import Rule
 from .jacobian_storage import Rows, together
 
-_KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
-_MANY = 64  # rows, of which products with a few are sooner asked for
-_TASK_BYTES = 1 << 22  # that take longer to read than a thread to wake
-_COUNT = 4  # of products, with weights of rows, and with those of columns
-_STEPS = 2**11  # in which weights are drawn: float32 has them all
-_FEW = 64  # rows that are asked for one by one
-_SPARSE = 1 / 4  # of a row: where more is not 0, some entries are too small for products
+_KEPT_BYTES = 1 << 24  # size up to which columns of jvp are stored and not computed again
+_MANY = 64  # rows from which on a few products are cheaper than all rows
+_TASK_BYTES = 1 << 22  # memory that takes longer to read than a thread takes to start
+_COUNT = 4  # products with weights of rows, and as many with weights of columns
+_STEPS = 2**11  # weights are multiples of 1 / 2**11, which are exact in float32
+_FEW = 64  # rows at most that are computed one by one
+_SPARSE = 1 / 4  # share of nonzeros above which products may miss small entries
 
 
 class Jacobian(Protocol):
-    """Columns of a real matrix."""
+    """The analytic Jacobian as a real matrix, by columns."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
 
     @property
     def concurrent(self) -> bool:
-        """Whether several threads may ask for columns at once."""
+        """Whether several threads may read columns at once."""
         ...
 
     @property
     def lines(self) -> Rows | None:
-        """What vjp or jvp gave for unit vectors, if that is kept."""
+        """The results of vjp or jvp for unit vectors, if they are stored."""
         ...
 
     def columns(self, first: int, last: int, out: NDArray) -> None:
@@ -49,7 +49,7 @@ class Jacobian(Protocol):
 
 @dataclass
 class Dense:
-    """The columns of an array."""
+    """A Jacobian stored as an array."""
 
     matrix: NDArray
     lines: Rows | None = None
@@ -65,7 +65,7 @@ class Dense:
 
 @dataclass
 class Sparse:
-    """The columns of a csc_array without duplicates, or of a `Compact` matrix."""
+    """A Jacobian stored as a csc_array without duplicates, or as a `Compact` matrix."""
 
     matrix: Any
     lines: Rows | None = None
@@ -85,7 +85,7 @@ class Sparse:
 
 
 class Pushed:
-    """Columns that jvp gives: kept where few, else asked for whenever they are wanted."""
+    """A Jacobian whose columns jvp returns: stored if small, and else computed when read."""
 
     def __init__(self, units: UnitVectors) -> None:
         self.shape = units.size, units.count
@@ -106,7 +106,7 @@ class Pushed:
 
 @dataclass
 class Pulled:
-    """Columns of the rows that vjp gives, for which it is asked if its products do not do."""
+    """A Jacobian whose rows vjp returns: they are computed if products do not suffice."""
 
     d: GivenDerivative
     lines: Rows | None = None
@@ -120,24 +120,24 @@ class Pulled:
         self.whole.columns(first, last, out)
 
     def line(self, row: int) -> NDArray:
-        """Return a row, which is asked for alone."""
+        """Compute one row."""
         return self.d.applied(unit_vector(self.shape[0], row))
 
     def ask_all(self) -> Rows:
-        """Return all rows, which are asked for unless they are at hand."""
+        """Return all rows, which are computed once."""
         if self.lines is None:
             self.lines = UnitVectors(self.d).all()
         return self.lines
 
     @cached_property
     def whole(self) -> Dense | Sparse:
-        """The same, with all rows at hand."""
+        """The same Jacobian, stored."""
         rows = self.ask_all()
         return Sparse(rows.columns(), rows) if rows.whole is None else Dense(rows.whole, rows)
 
 
 def jacobian_of(d: GivenDerivative, alone: bool) -> Jacobian:
-    """Return the columns of a derivative, which may be the one that is given alone."""
+    """Return the Jacobian of a derivative; `alone` if no other derivative is checked."""
     if d.form == "jvp":
         return Pushed(UnitVectors(d))
     if d.form == "vjp":
@@ -149,7 +149,7 @@ def jacobian_of(d: GivenDerivative, alone: bool) -> Jacobian:
 
 
 def taken(jacobian: Jacobian, columns: NDArray) -> NDArray:
-    """Return some columns, a row each."""
+    """Return some columns as the rows of a matrix."""
     found = np.empty((len(columns), jacobian.shape[0]))
     for run in runs(columns):
         first = int(columns[run.start])
@@ -175,14 +175,15 @@ def largest_terms(jacobians: Iterable[Jacobian], x: NDArray) -> NDArray:
 @dataclass
 class Sizes:
     """
-    The largest magnitudes in the rows and columns of the analytic Jacobian.
+    The largest magnitudes and errors in the rows and columns of the Jacobian.
 
-    And the largest error of a numerical entry there that is as good as 0, or not resolved.
+    Magnitudes are those of the analytic Jacobian. Errors are those of numerical entries that are 0
+    within their errors, or not resolved.
     """
 
     rows: NDArray
     columns: NDArray
-    known: bool = True  # or measured while columns are looked at
+    known: bool = True  # if False, magnitudes are accumulated during screening
     _terms: NDArray | None = None
 
     def __post_init__(self) -> None:
@@ -190,33 +191,33 @@ class Sizes:
         self._row_doubts, self._column_doubts = map(np.zeros_like, (self.rows, self.columns))
 
     def of_results(self, form: str) -> tuple[NDArray, NDArray]:
-        """Return the magnitudes, and the errors, in what each result of vjp or jvp is made of."""
+        """Return the largest magnitudes and errors of the entries in each result of a form."""
         if form == "vjp":
             return self.columns, np.fmax(self.column_errors, self._column_doubts)
         return self.rows, np.fmax(self.row_errors, self._row_doubts)
 
     def doubt(self, rows: NDArray, columns: NDArray, errors: NDArray) -> None:
-        """Note errors of entries that are not resolved."""
+        """Record errors of entries that are not resolved."""
         errors = np.where(np.isfinite(errors), errors, 0.0)
         np.maximum.at(self._row_doubts, rows, errors)
         np.maximum.at(self._column_doubts, columns, errors)
 
     def note(self, columns: NDArray, values: NDArray, errors: NDArray) -> None:
-        """Note errors of columns, a row each."""
+        """Record errors of numerical columns, a row each."""
         errors = np.where((np.abs(values) <= errors) & np.isfinite(errors), errors, 0.0)
         np.maximum(self.row_errors, errors.max(axis=0, initial=0.0), out=self.row_errors)
         own = np.maximum(self.column_errors[columns], errors.max(axis=1, initial=0.0))
         self.column_errors[columns] = own
 
     def terms(self, jacobians: dict[str, Jacobian], x: NDArray) -> NDArray:
-        """Return the largest terms in the rows of J @ x, whose rounding values of f have."""
+        """Return the largest terms in the rows of J @ x, which scale rounding errors of f."""
         if self._terms is None:
             self._terms = largest_terms(jacobians.values(), x)
         return self._terms
 
     @classmethod
     def of(cls, jacobians: dict[str, Jacobian], rows: int, columns: int) -> "Sizes":
-        """Measure Jacobians; what is not finite does not count."""
+        """Measure the finite entries of Jacobians."""
         sizes = cls(np.zeros(rows), np.zeros(columns))
         for jacobian in jacobians.values():
             if isinstance(jacobian, Dense):
@@ -263,7 +264,7 @@ def _enlarge(matrix: NDArray, by_row: NDArray, by_column: NDArray) -> None:
 def _shared(
     work: Callable[[int, int], None], count: int, size: int, concurrent: bool = True
 ) -> None:
-    """Call ``work(first, last)`` for a range, in a share for each thread if that is worth it."""
+    """Call ``work(first, last)`` for a range, divided among threads if it is large."""
     shares = min(get_num_threads(), 1 + size // _TASK_BYTES) if concurrent else 1
     if shares == 1:
         work(0, count)
@@ -272,7 +273,7 @@ def _shared(
 
 
 def _weights(count: int, size: int, random: np.random.Generator) -> NDArray:
-    """Draw weights: 1 to 2 of either sign."""
+    """Draw weights with magnitudes from 1 to 2 and random signs."""
     drawn = random.integers(-_STEPS, _STEPS, (count, size), dtype=np.int16) / _STEPS
     return np.asarray(drawn + np.copysign(1.0, drawn))
 
@@ -290,11 +291,11 @@ class Products(NamedTuple):
     of_rows: NDArray
     images: NDArray
     of_columns: NDArray
-    lines: dict[int, NDArray]  # some rows themselves
+    lines: dict[int, NDArray]  # some rows, by their number
 
     @classmethod
     def of(cls, pulled: Pulled, random: np.random.Generator) -> "Products | None":
-        """Ask a derivative, unless rows show that it is no sparse matrix."""
+        """Compute products of a derivative; None if some of its rows are not sparse."""
         sizes = pulled.shape
         lines = {row: pulled.line(row) for row in (0, sizes[0] // 2)}
         if any(np.count_nonzero(line) > _SPARSE * line.size for line in lines.values()):
@@ -323,7 +324,7 @@ class Products(NamedTuple):
         return bool(np.all(apart <= share * (rule.atol + rule.rtol * sizes[rows])))
 
     def _of(self, rows: NDArray, weights: NDArray) -> NDArray:
-        """Return the products of some rows with weights of columns."""
+        """Return products of some rows with weights of columns."""
         if len(rows) > _FEW:
             every = self.pulled.ask_all()
             return np.array([every.times(w)[rows] for w in weights])

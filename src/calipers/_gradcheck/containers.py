@@ -144,12 +144,12 @@ class Structure:
             which = (k for k, owner in enumerate(owners) if owner in positions)
             self.nondifferentiable_outputs = tuple(which)
 
-    def arguments(self, arrays: Sequence[Any]) -> list[Any]:
+    def arguments(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """Return arguments for f: sparse matrices of their values, then containers of arrays."""
         if self._sparse:
             pairs = enumerate(arrays)
             arrays = [self._sparse[k].build(x) if k in self._sparse else x for k, x in pairs]
-        return self._opened.together(arrays)
+        return self._opened.together(arrays) if self._nested else arrays
 
     def original_arguments(self, arrays: Sequence[Any]) -> list[Any]:
         """Return arguments for a derivative: as for f, but with the caller's sparse matrices."""

@@ -23,7 +23,7 @@ class WrongFormError(Exception):
 
 
 def real_vector(arrays: Sequence[NDArray]) -> NDArray:
-    """Return the real numbers of arrays, one after the other; a complex element is two."""
+    """Return the elements of arrays as one vector of real numbers; a complex element is two."""
     parts = [reals(np.ascontiguousarray(array)) for array in arrays]
     if len(parts) == 1:
         return parts[0]
@@ -31,7 +31,7 @@ def real_vector(arrays: Sequence[NDArray]) -> NDArray:
 
 
 def real_rows(arrays: Sequence[NDArray]) -> NDArray:
-    """Return the real numbers of arrays of the same length, a row for each item of them."""
+    """Return arrays of the same length as a matrix of real numbers, with a row for each item."""
     parts = [reals(np.ascontiguousarray(array)).reshape(len(array), -1) for array in arrays]
     if len(parts) == 1:
         return parts[0]
@@ -39,14 +39,14 @@ def real_rows(arrays: Sequence[NDArray]) -> NDArray:
 
 
 def moduli(arrays: Sequence[NDArray]) -> NDArray:
-    """Return the sizes of real numbers; both parts of a complex one are as large as it is."""
+    """Return magnitudes, one for each real number; both parts of a complex one have its modulus."""
     sizes = [np.abs(array).reshape(-1).astype(float) for array in arrays]
     counts = (real_parts(array.dtype) for array in arrays)
     return np.concatenate([np.empty(0), *map(np.repeat, sizes, counts)])
 
 
 def norm(values: NDArray) -> float:
-    """Return the root of the sum of squares, be these beyond the range of numbers or not."""
+    """Return the Euclidean norm, without overflow or underflow of the squares."""
     largest = float(np.max(np.abs(values), initial=0.0))
     if not 0 < largest < np.inf:
         return largest
@@ -80,7 +80,7 @@ def labels_of(kind: str, names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Part:
-    """Where one input or output stands among the real numbers of all."""
+    """The position of one input or output in the vector of the real numbers of all."""
 
     position: int  # in the caller's order
     example: NDArray
@@ -88,11 +88,11 @@ class Part:
     stop: int
     name: str  # its position, or where it is in the caller's containers
     label: str  # in NumPy's notation, as in[0] or out['a']
-    places: tuple[NDArray, ...] = ()  # in a sparse matrix, of the values that are its numbers
+    places: tuple[NDArray, ...] = ()  # indices of its values, if they are those of a sparse matrix
 
     @cached_property
     def wide(self) -> type[Any]:
-        """What its derivatives are computed in."""
+        """The double-precision dtype in which its derivatives are computed."""
         return np.complex128 if self.example.dtype.kind == "c" else np.float64
 
     @cached_property
@@ -100,7 +100,7 @@ class Part:
         return self.example.real.dtype
 
     def index(self, number: int) -> tuple[tuple[int, ...], str]:
-        """Return the element a real number belongs to, and "" or which part of it that is."""
+        """Return the index of the element of a real number, and "real", "imaginary" or ""."""
         k = number - self.start
         part = ""
         if self.example.dtype.kind == "c":
@@ -110,13 +110,13 @@ class Part:
         return tuple(map(int, index)), part
 
     def element(self, number: int) -> str:
-        """Return the element a real number belongs to in NumPy's notation, as in[0][2, 1].real."""
+        """Return the name of a real number in NumPy's notation, as in[0][2, 1].real."""
         index, part = self.index(number)
         at = index_text(index) if index else ""
         return f"{self.label}{at}{_ATTRIBUTES[part]}"
 
     def shaped(self, numbers: NDArray) -> NDArray:
-        """Return real numbers of this part, or rows of them, as arrays of its shape and dtype."""
+        """Return this part of a real vector, or of rows of vectors, as an array like `example`."""
         like = self.example
         real = np.ascontiguousarray(numbers[..., self.start : self.stop], self._real)
         if self._real is not like.dtype:
@@ -125,7 +125,7 @@ class Part:
 
 
 def picked(items: Sequence[Any], positions: Sequence[int], every: int) -> list[Any] | None:
-    """Return the items of some positions, of one for each of these or one for each of all."""
+    """Return the items at positions, from a list of just these or of all `every` items."""
     if len(items) == len(positions):
         return list(items)
     return [items[k] for k in positions] if len(items) == every else None
@@ -147,12 +147,12 @@ def require_nothing(gradient: Any, name: str, place: str) -> None:
 
 
 def part_at(parts: Sequence[Part], position: int) -> Part:
-    """Return the part of an input or output."""
+    """Return the part with the position of an input or output."""
     return next(p for p in parts if p.position == position)
 
 
 def largest_by_part(sizes: NDArray, parts: Sequence[Part]) -> NDArray:
-    """Return, for each real number, the largest of the sizes in its part."""
+    """Return for each real number the largest magnitude in its part."""
     largest = np.zeros_like(sizes)
     for part in parts:
         own = slice(part.start, part.stop)
@@ -182,7 +182,7 @@ def parts_of(
 
 
 def as_outputs(y: Any, names: Sequence[str] = ()) -> tuple[tuple[NDArray, ...], bool]:
-    """Return what f returned as arrays, and whether they were several; names are for errors."""
+    """Return the result of f as arrays, and whether it is a tuple; names are for errors."""
     # A tuple is several outputs; so is a list, unless it is of numbers.
     numbers = isinstance(y, list) and y and all(np.ndim(item) == 0 for item in y)
     several = isinstance(y, (tuple, list)) and not numbers
@@ -214,14 +214,14 @@ def _no_numbers(name: str, kind: str) -> str:
 
 @dataclass(frozen=True)
 class RealOutputs:
-    """A function of which the real numbers of some outputs are wanted."""
+    """f as a function that returns its differentiable outputs as one real vector."""
 
     inner: Callable[..., Any]
     kinds: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # of all outputs
     kept: tuple[int, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return them, in new memory: NaN where no matrix is to be had, as for a root of -1."""
+        """Return them in new memory; NaN if f raises LinAlgError, as at a singular matrix."""
         try:
             y = self.inner(*args, **kwargs)
         except Exception as error:
@@ -233,7 +233,7 @@ class RealOutputs:
         return self.of(y).copy()
 
     def of(self, y: Any) -> NDArray:
-        """Return the real numbers of what the function returned."""
+        """Return the real vector of a result of f, whose shapes and dtypes must not change."""
         arrays, _ = as_outputs(y)
         for k, what in enumerate(("shape", "dtype")):
             first, now = [kind[k] for kind in self.kinds], [getattr(a, what) for a in arrays]
@@ -249,22 +249,22 @@ class RealOutputs:
 
 @dataclass(frozen=True)
 class RealBatches:
-    """A function of batches of one argument, of which the real numbers of outputs are wanted."""
+    """`RealOutputs` for a function of batches of one argument."""
 
     inner: Callable[..., Any]
     position: int
     alone: RealOutputs
 
     def together(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return them, a row for each point."""
+        """Return a row of real numbers for each point."""
         arrays, _ = as_outputs(self.inner(*args, **kwargs))
         return real_rows([arrays[k] for k in self.alone.kept])
 
     def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return them; where a batch fails, of one point after the other."""
+        """Return a real vector for each point; if the batch fails, from one point at a time."""
         try:
             return self.together(*args, **kwargs)
-        except Exception:  # of so many points, or of one that says so again
+        except Exception:  # one of the points may raise again, and then explains it
             points, after = args[self.position], args[self.position + 1 :]
             each = (self.alone(*args[: self.position], x, *after, **kwargs) for x in points)
             return np.stack(list(each))
@@ -272,14 +272,14 @@ class RealBatches:
 
 @dataclass(frozen=True)
 class ComplexOutputs:
-    """A function of complex numbers of which some outputs are wanted."""
+    """A function of complex numbers that returns the differentiable outputs of f, as one vector."""
 
     inner: Callable[..., Any]
     kept: tuple[int, ...]
     lenient: bool  # whether real outputs may mean that f depends on other inputs
 
     def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return them, one after the other, as complex numbers if one of them is."""
+        """Return the outputs, all complex if one of them is."""
         arrays, _ = as_outputs(self.inner(*args, **kwargs))
         kept = np.concatenate([arrays[k].reshape(-1) for k in self.kept])
         return kept.astype(np.result_type(kept, np.complex64)) if self.lenient else kept

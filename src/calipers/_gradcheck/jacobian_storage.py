@@ -12,26 +12,26 @@ from .._core.protocols import NDArray
 from .._derivatives.fixed_step import aligned
 from .._kernels.matrices import NONZEROS, WORD
 
-SPARSE = 1 / 16  # of all numbers, that take less memory and time with their places than all do
-_LARGE = 1 << 20  # bytes of an array that is worth it
-_BLOCK_BYTES = 1 << 20  # of rows that are made together: half of a cache of a core
+SPARSE = 1 / 16  # share of nonzeros up to which storage with indices is smaller and faster
+_LARGE = 1 << 20  # bytes: smaller arrays are stored whole
+_BLOCK_BYTES = 1 << 20  # size of a block of rows: half of a core's L2 cache
 Store = Callable[[int, NDArray], None]
 
 
 @dataclass(frozen=True)
 class Compact:
-    """A matrix by columns, with the attributes and methods of scipy's csc_array that are used."""
+    """A sparse matrix by columns, with those methods of SciPy's csc_array that are used here."""
 
     shape: tuple[int, int]
     indptr: NDArray
     indices: NDArray
     data: NDArray
-    __array_ufunc__ = None  # products with arrays are not NumPy's to take apart
+    __array_ufunc__ = None  # so that array @ matrix calls __rmatmul__
 
     @classmethod
     def of(cls, row: NDArray, column: NDArray, data: NDArray, shape: tuple[int, int]) -> "Compact":
-        """Return a matrix whose entries are given row by row."""
-        # By integers of few bits, which NumPy sorts by their digits.
+        """Return a matrix from its entries in row-major order."""
+        # Small integer dtypes, which NumPy sorts by radix.
         order = np.argsort(column.astype(np.min_scalar_type(shape[1])), kind="stable")
         indptr = np.concatenate(([0], np.cumsum(np.bincount(column, minlength=shape[1]))))
         return cls(shape, indptr, row[order], data[order])
@@ -50,7 +50,7 @@ class Compact:
         return np.bincount(self._columns, w[self.indices] * self.data, self.shape[1])
 
     def __getitem__(self, places: tuple[NDArray, NDArray]) -> NDArray:
-        """Return entries by their rows and columns."""
+        """Return the entries at rows and columns."""
         rows, columns = places
         stored, asked = places_of(self), self.shape[0] * columns + rows
         found = np.searchsorted(stored, asked)
@@ -58,14 +58,14 @@ class Compact:
         return np.where(known, np.append(self.data, 0.0)[found], 0.0)
 
     def toarray(self) -> NDArray:
-        """Return it as an array, with its zeros."""
+        """Return the matrix as an array."""
         whole = np.zeros(self.shape)
         whole[self.indices, self._columns] = self.data
         return whole
 
 
 def compact(matrix: NDArray) -> NDArray | Compact:
-    """Return a large array in C order without zeros, if most of it is 0; any other as it is."""
+    """Return a large array in C order as `Compact` if it is mostly zero; any other as it is."""
     if matrix.nbytes < _LARGE:
         return matrix
     flat = matrix.reshape(-1)
@@ -77,25 +77,25 @@ def compact(matrix: NDArray) -> NDArray | Compact:
 
 
 def nonzeros(flat: NDArray, most: int) -> NDArray | None:
-    """Return where doubles are not 0; None if that is in more places."""
+    """Return the indices of nonzero doubles; None if there are more than `most`."""
     places = np.empty(min(most, flat.size) + WORD, np.int64)
     count = NONZEROS[None](flat.view(np.int64), places)
     return places[:count].copy() if 0 <= count <= most else None
 
 
 def places_of(matrix: Any) -> NDArray:
-    """Return where a matrix by columns has stored entries, counted column by column."""
+    """Return the column-major indices of the stored entries of a sparse matrix."""
     rows, columns = matrix.shape
     return np.asarray(np.repeat(rows * np.arange(columns), np.diff(matrix.indptr)) + matrix.indices)
 
 
 def is_by_columns(matrix: Any) -> bool:
-    """Tell whether a matrix stores some of its entries, of which the others are 0."""
+    """Return True if a matrix is stored by columns, without zeros."""
     return hasattr(matrix, "indptr")
 
 
 def entries_of_both(one: Any, other: Any) -> tuple[NDArray, NDArray]:
-    """Return the entries of two matrices, but for those that neither stores; or of their rows."""
+    """Return the entries of two matrices at the same indices, without common zeros."""
     if not (is_by_columns(one) and is_by_columns(other)):
         one, other = (x.toarray() if is_by_columns(x) else x for x in (one, other))
         rows = min(len(one), len(other))
@@ -120,13 +120,13 @@ class Rows:
 
     def __init__(self, count: int, size: int) -> None:
         self.shape = count, size
-        self.whole: NDArray | None = None  # once too many are not 0
-        self._found: dict[int, tuple[NDArray, NDArray]] = {}  # by first row: places, and numbers
+        self.whole: NDArray | None = None  # the whole matrix, if it is not sparse
+        self._found: dict[int, tuple[NDArray, NDArray]] = {}  # by first row: indices and values
         self._stored = 0
         self._one_at_a_time = Lock()
 
     def fill(self, first: int, last: int, store: Store, step: int = 0) -> None:
-        """Have rows stored by ``store(number of the first, room for some)``, `step` at a time."""
+        """Call ``store(first row, array for rows)`` for a range of rows, `step` at a time."""
         step = max(1, min(step or together(self.shape[1]), last - first))
         room: NDArray | None = None
         for start in range(first, last, step):
@@ -163,7 +163,7 @@ class Rows:
     def combined(self, weights: NDArray) -> NDArray:
         """Return the sum of rows times their weights."""
         if self.whole is not None:
-            # Not by BLAS, whose threads would wait for more while those of f work.
+            # Not by BLAS, whose idle threads would compete with those of f.
             return np.asarray(np.einsum("i,ij->j", weights, self.whole))
         row, column, numbers = self._entries
         return np.bincount(column, weights[row] * numbers, self.shape[1])
@@ -186,12 +186,12 @@ class Rows:
         return np.bincount(row, numbers * v[column], self.shape[0])
 
     def columns(self) -> Compact:
-        """Return the matrix by columns, of which no whole is kept."""
+        """Return a sparse matrix by columns; `whole` must be None."""
         return Compact.of(*self._entries, self.shape)
 
     @cached_property
     def _entries(self) -> tuple[NDArray, NDArray, NDArray]:
-        """The rows, the columns and the values of what is not 0, row by row, once all are there."""
+        """Rows, columns and values of the nonzeros in row-major order, once all rows are stored."""
         size = self.shape[1]
         parts = sorted(self._found.items())
         places = [size * first + places for first, (places, _) in parts]
@@ -200,5 +200,5 @@ class Rows:
 
 
 def together(size: int) -> int:
-    """Return how many rows of so many numbers stay in the caches."""
+    """Return the number of rows of `size` numbers that fit into a block."""
     return max(1, _BLOCK_BYTES // max(1, 8 * size))

@@ -19,12 +19,12 @@ from .report import CalipersWarning
 
 _OWN_NAMES = {"vjp": "vjp", "jvp": "jvp"}
 SWITCHES = {"vjp": "check_backward_ad", "jvp": "check_forward_ad"}
-TESTS = {  # by option, of which form of the derivative
+TESTS = {  # the form of the derivative that each option tests
     "check_undefined_grad": "vjp",
     "check_batched_grad": "vjp",
     "check_batched_forward_grad": "jvp",
 }
-# Relative change of slope across x that calls for a second look: more than curvature explains.
+# Relative change of the slope across x above which an entry is refined: more than curvature causes.
 _BEND, _CURVATURE = 0.03, 16.0
 _TORCH = {"atol": 1e-5, "rtol": 1e-3}
 _FLAGS = (
@@ -43,7 +43,7 @@ _FLAGS = (
 
 
 def one_jac(jac: Any, value_and_jac: Any) -> Any:
-    """Return what gives the Jacobian, alone or with the value."""
+    """Return `jac` or `value_and_jac`, of which only one may be passed."""
     if jac is not None and value_and_jac is not None:
         msg = "jac and value_and_jac are the same derivative: pass only one of them"
         raise ValueError(msg)
@@ -51,13 +51,13 @@ def one_jac(jac: Any, value_and_jac: Any) -> Any:
 
 
 def steps_for(count: int, **steps: Any) -> list[dict[str, Any]]:
-    """Return what is said of steps, by name, for each of several inputs."""
+    """Return a dict of the step options for each differentiable input."""
     each = zip(*(for_each(name, value, count) for name, value in steps.items()), strict=True)
     return [dict(zip(steps, values, strict=True)) for values in each]
 
 
 def for_each(name: str, value: Any, count: int) -> list[Any]:
-    """Return what is said of steps for each of several inputs."""
+    """Return one value of a step option for each differentiable input."""
     if count == 1 or value is None:
         return [value] * count
     if isinstance(value, (tuple, list)):
@@ -79,13 +79,13 @@ def _is_pair(bounds: Any) -> bool:
 
 
 def require_functions(f: Callable[..., Any], **derivatives: Callable[..., Any] | None) -> None:
-    """Refuse an f or given derivatives that cannot be called."""
+    """Raise if f or a derivative that is passed is not callable."""
     given = {name: call for name, call in derivatives.items() if call is not None}
     require_callable(f=f, **given)
 
 
 def require_seed(seed: Any) -> None:
-    """Refuse a seed that does not repeat a check, or that there is not."""
+    """Raise unless the seed is a nonnegative integer."""
     if not is_integer(seed) or seed < 0:
         msg = f"seed must be an integer, at least 0, got {seed!r:.60}"
         raise ValueError(msg)
@@ -122,7 +122,7 @@ def require_tested(
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a check that do not say what is checked, by `gradcheck`'s names."""
+    """The options of `gradcheck` that say how derivatives are checked, by their names."""
 
     eps: float | None = None
     atol: float | None = None
@@ -152,10 +152,10 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse choices that there are not."""
+        """Raise if an option is not valid."""
         require_method(self.method)
         flags = {name: getattr(self, name) for name in _FLAGS}
-        # What a flag is by default may be None.
+        # The default of a flag may be None.
         require_flags(**{n: x for n, x in flags.items() if x is not getattr(type(self), n)})
         if not is_real(self.nondet_tol) or not self.nondet_tol >= 0:
             msg = f"nondet_tol must be at least 0, got {self.nondet_tol!r}"
@@ -178,7 +178,7 @@ class Settings:
             raise ValueError(msg)
 
     def only_specified(self) -> bool:
-        """Return whether only specified elements count, under either name of that."""
+        """Return the option `masked`, under either of its names."""
         if self.check_sparse_nnz is None:
             return bool(self.masked)
         warn("check_sparse_nnz is deprecated: use masked= instead", CalipersWarning)
@@ -188,7 +188,7 @@ class Settings:
         return bool(self.check_sparse_nnz)
 
     def rule(self, resolution: float, spacing: float) -> Rule:
-        """Return what entries may be off by; `spacing` is that of the numbers."""
+        """Return the rule that judges entries; `spacing` is the eps of the lowest precision."""
         tolerances = {"atol": 0.0, "rtol": resolution} if self.eps is None else dict(_TORCH)
         for name, value in (("atol", self.atol), ("rtol", self.rtol)):
             if value is not None:
@@ -206,16 +206,17 @@ class Settings:
         )
 
     def steps(self, count: int) -> list[dict[str, Any]]:
-        """Return how each of several inputs is differentiated by."""
+        """Return the method and the steps for each differentiable input."""
         step = self.step if self.eps is None else self.eps
         each = steps_for(count, step=step, scale=self.scale, bounds=self.bounds)
         return [{"method": self.method, **own} for own in each]
 
     def chosen(self, available: Container[str], of_library: bool) -> dict[str, bool]:
         """
-        Return which of the given forms are checked, a library's forward mode where asked for.
+        Return which forms of the derivative are checked.
 
-        Refuse to check forms that are not given, and to check none.
+        Forward mode of a library is checked only if `check_forward_ad` is True. Raise if a form is
+        to be checked that is not available, or if none is.
         """
         pulls = self.check_backward_ad is not False
         pushes = not of_library if self.check_forward_ad is None else bool(self.check_forward_ad)
@@ -243,7 +244,7 @@ class Settings:
         return chosen
 
     def require_tests(self, checked: Container[str], available: Container[str]) -> None:
-        """Refuse tests of a form that is not checked, and of what derivatives do not return."""
+        """Raise if an option tests a form that is not checked, or results that are not returned."""
         there = {form: switch for form, switch in SWITCHES.items() if form in available}
         options = dict(vars(self))
         if "jvp" in checked:  # whose tangents may be None, as vjp's cotangents
@@ -281,7 +282,7 @@ class Settings:
             raise ValueError(msg)
 
     def require_analytic(self, of_library: bool) -> None:
-        """Refuse complex steps of functions that take a library's own numbers."""
+        """Raise if complex steps are to be used for a function of a library's arrays."""
         if self.method == COMPLEX_STEP and of_library:
             msg = (
                 f"method={self.method!r} needs a function of NumPy arrays, and f takes "

@@ -41,19 +41,19 @@ _BATCH_ROUNDINGS = 128.0  # ulps by which results of a batch may differ from tho
 
 _OF_TORCH = "There is a performance drop", "An output with one or more elements was resized"
 Labels = tuple[Sequence[str], Sequence[str]]  # of all inputs and of all outputs
-_BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
-_ROUNDINGS = 64.0  # of terms, in what is left where they cancel
-_FEW = 6  # numbers, by which f is asked sooner than in batches
+_BATCH_BYTES = 1 << 21  # arguments and results of one call of a batched library function
+_ROUNDINGS = 64.0  # rounding errors of the terms that remain if a sum cancels, in units of eps
+_FEW = 6  # inputs of at most so many numbers are differentiated without batches
 
 
-_lock = RLock()  # a signal handler or a finalizer may check on the same thread
-_checks = 0  # that run now, in threads
+_lock = RLock()  # reentrant, since a signal handler or a finalizer may check on the same thread
+_checks = 0  # number of checks that run now, in all threads
 _filters = ExitStack()
 
 
 @contextmanager
 def without_warnings_of_batches() -> Iterator[None]:
-    """Ignore what torch says of operations that loop over a batch, which nobody asked for."""
+    """Ignore torch's warnings about operations that loop over a batch."""
     # Once around all batches and checks: threads would put back each other's filters.
     global _checks
     with _lock:
@@ -75,17 +75,17 @@ def base_in_batches(
     of_batch: Callable[[NDArray], NDArray], f: Callable[[NDArray], NDArray], x: NDArray, y: NDArray
 ) -> NDArray | None:
     """
-    Return f(x) out of a batch of x and a point beside it, if that gives what f does there.
+    Return f(x) from a batch of x and a nearby point, or None if f disagrees with the batch.
 
-    That is y at x; rounding may differ.
+    Alone, f returns y at x. Rounding may differ.
     """
-    # Not the same point twice: some batches are of one of their points alone.
+    # Two different points: a wrong batch may return the result of one point for all.
     nearby = x + np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
     points = np.stack([x, nearby.astype(x.dtype, copy=False)])
     try:
         values = of_batch(points)
         expected = np.stack([y, f(points[1])])
-    except Exception:  # whatever f does that has no batch
+    except Exception:  # an f that takes no batches may raise anything
         return None
     if values.shape != expected.shape:
         return None
@@ -114,8 +114,8 @@ class Subject:
     nondifferentiable: frozenset[int]
     batched: Callable[[int], Callable[..., Any] | None]
     structure: Structure | None = None  # how arguments and results are made of arrays
-    held: tuple[int, ...] = ()  # inputs that cannot be differentiated
-    terms: float = 0.0  # that results may be sums of, should they cancel
+    held: tuple[int, ...] = ()  # positions of inputs that cannot be differentiated
+    terms: float = 0.0  # size of terms that results may be sums of, should these cancel
     laid_out: Mapping[int, NDArray] = field(default_factory=dict)  # inputs as the caller has them
     output_labels: Sequence[str] | None = None  # if they are not those of outputs
     kept: tuple[Part, ...] = field(init=False)
@@ -123,9 +123,9 @@ class Subject:
     several: bool = field(init=False)
     base: NDArray = field(init=False)
     calls: int = 0
-    seconds: float = math.inf  # that a call of f took at best
-    touched: list[str] = field(default_factory=list)  # by the first call
-    # Of inputs that have bounds, in which derivatives are asked, too.
+    seconds: float = math.inf  # duration of the fastest call of f
+    touched: list[str] = field(default_factory=list)  # arguments that the first call modified
+    # Bounds of inputs by position; derivatives are called within them as well.
     limits: dict[int, tuple[NDArray, NDArray]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ class Subject:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """How the caller reaches the inputs."""
+        """The names of the inputs: positions, or paths in containers."""
         return names_of(self.values, self.structure)
 
     @property
@@ -174,44 +174,44 @@ class Subject:
 
     @cached_property
     def sizes(self) -> NDArray:
-        """Those of the results, in which a part of a complex number is rounded as all of it."""
+        """Magnitudes of the results; both parts of a complex number have its modulus."""
         return moduli([p.example for p in self.kept])
 
     @property
     def rounded(self) -> NDArray:
-        """Return what is rounded in the results: themselves, or terms that they are sums of."""
+        """Magnitudes that are rounded: those of results, or of terms that results are sums of."""
         return np.fmax(self.sizes, _ROUNDINGS * self.terms)
 
     @cached_property
     def units(self) -> NDArray:
-        """What entries are by: a result's size over that is the natural size of an entry."""
+        """Scales of the inputs: the natural size of an entry is that of a result over these."""
         return np.fmax(1.0, moduli([p.example for p in self.active]))
 
     @cached_property
     def natural(self) -> NDArray:
-        """Sizes of the largest of an output's results, or 1 if that is less, or if all are 0."""
+        """The largest magnitude of each output, but at most 1, and 1 if all its results are 0."""
         largest = largest_by_part(self.sizes, self.kept)
         return np.asarray(np.where(largest == 0, 1.0, np.fmin(1.0, largest)))
 
     @cached_property
     def noise(self) -> NDArray:
-        """What the results are off by, beyond rounding of themselves."""
+        """Errors of the results in addition to their own rounding."""
         if not isinstance(self.f, NumericalGradient):
             return np.full(self.rows, self.eps * _ROUNDINGS * self.terms)
         return self.f.noise(self.arguments(), self.kwargs)
 
     @cached_property
     def eps(self) -> float:
-        """The coarsest spacing among what f takes and gives."""
+        """The largest eps among the dtypes of inputs and outputs."""
         dtypes = [p.example.dtype for p in (*self.active, *self.kept)]
         return max((float(np.finfo(d).eps) for d in dtypes), default=2.0**-52)
 
     def arguments(self) -> list[Any]:
-        """Return private arguments for one call."""
+        """Return copies of the arguments for one call."""
         return list(map(private, self._handed))
 
     def confine(self, steps: Sequence[Mapping[str, Any]]) -> None:
-        """Stay within the bounds among what is said of steps, for each input."""
+        """Set limits on the inputs from the bounds among the step options."""
         for part, options in zip(self.active, steps, strict=True):
             if options["bounds"] is not None:
                 x = part.example
@@ -219,7 +219,7 @@ class Subject:
                 self.limits[part.position] = lows.reshape(x.shape), highs.reshape(x.shape)
 
     def moved(self, move: Callable[[NDArray], NDArray]) -> "Subject":
-        """Return this with other real numbers in each input, within bounds."""
+        """Return f at another point: `move` changes all real numbers, within bounds."""
         other = copy(self)
         other.__dict__.pop("_handed", None)
         other.values = list(self.values)
@@ -234,11 +234,11 @@ class Subject:
         return other
 
     def changes_with(self, move: Callable[[NDArray], NDArray]) -> bool:
-        """Return True if f is defined at other inputs, and gives something else there."""
+        """Return True if f is defined at other inputs, and its result differs there."""
         other = self.moved(move)
         try:
             values = other.reals_of(other.call())
-        except Exception:  # whatever f raises where it is not defined
+        except Exception:  # f may raise anything where it is not defined
             return False
         finally:
             self.calls = other.calls
@@ -272,7 +272,7 @@ class Subject:
         return y
 
     def call_as_laid_out(self) -> Any:
-        """Call f at the point, with the inputs in the caller's memory order, which is another."""
+        """Call f at the point, with inputs in the caller's memory order instead of C order."""
         self.calls += 1
         arguments = self.arguments()
         for k, x in self.laid_out.items():
@@ -280,7 +280,7 @@ class Subject:
         return self.f(*arguments, **private(self.kwargs))
 
     def changed(self, arguments: list[Any], named: dict[str, Any]) -> list[str]:
-        """Name the arguments that are not bitwise what they were."""
+        """Return the names of arguments that a call modified."""
         labels = [f"input {name}" for name in self.names]
         pairs = zip(labels, arguments, self.values, strict=True)
         return [
@@ -296,8 +296,8 @@ class Subject:
         """Return the real numbers of the differentiable outputs."""
         return self._real_outputs.of(y)
 
-    @property
-    def _real_outputs(self) -> "RealOutputs":
+    @cached_property
+    def _real_outputs(self) -> RealOutputs:
         kinds = tuple((o.shape, o.dtype) for o in self.outputs)
         return RealOutputs(self.f, kinds, tuple(p.position for p in self.kept))
 
@@ -321,7 +321,7 @@ class Subject:
             f, y = together
             result = Problem(f, *rest, False, batched=True, paired=paired, known=y)
             result.batch_bytes = _BATCH_BYTES
-            result.rows_are_apart = True  # as `base_in_batches` has seen
+            result.rows_are_apart = True  # as `base_in_batches` has checked
         else:
             scalar = part.position in self.scalars
             result = Problem(f, *rest, scalar, out_like, paired=paired, known=y)
@@ -336,7 +336,7 @@ class Subject:
         after: tuple[Any, ...],
         named: dict[str, Any],
     ) -> tuple[Callable[..., Any], NDArray] | None:
-        """Return f of a batch of one input, and its own value at x, if it takes batches."""
+        """Return f of batches of one input, and its value at x; None if f takes no batches."""
         together = self.batched(part.position)
         if together is None:
             return None
@@ -352,7 +352,7 @@ class Subject:
         return None if base is None else (f, base)
 
     def complex_problem(self, part: Part) -> Problem:
-        """Return the problem of differentiating f by steps of one input off the real axis."""
+        """Return the problem of differentiating f by one input with complex steps."""
         mode = modes_of(part.example, COMPLEX_STEP, False)
         x = part.example.astype(np.result_type(part.example, np.complex64))
         before, after, named = self._others(part)
@@ -368,19 +368,19 @@ class Subject:
         return Problem(f, before, x, after, named, mode, scalar, out_like)
 
     def _others(self, part: Part) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any]]:
-        """Return private arguments before and after an input, and by name."""
+        """Return copies of the arguments before and after an input, and of those by name."""
         arguments = self.arguments()
         before, after = arguments[: part.position], arguments[part.position + 1 :]
         return tuple(before), tuple(after), private(self.kwargs)
 
     @property
     def compiled(self) -> bool:
-        """Whether f is a compiled function that kernels may call."""
+        """Whether f is a compiled function that kernels can call."""
         return self._alone and isinstance(self._inner, Dispatcher)
 
     @property
     def _alone(self) -> bool:
-        """Whether f has one output, of a dtype that kernels know."""
+        """Whether f returns one array, of a dtype that kernels support."""
         return not self.several and has_differences(self.kept[0].example.dtype)
 
     @property
@@ -393,5 +393,5 @@ class Subject:
 
 
 def names_of(inputs: Sequence[Any], structure: Structure | None) -> tuple[str, ...]:
-    """Return how the caller reaches inputs: by position, or where they are in containers."""
+    """Return the names of inputs: positions, or paths in containers."""
     return (structure and structure.names) or tuple(map(str, range(len(inputs))))
