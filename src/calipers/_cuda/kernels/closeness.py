@@ -13,14 +13,13 @@ import numpy as np
 from numba import cuda, types
 
 from ..._kernels.scalar import closeness
-from ..._kernels.scalar import closeness as predicates
 from ..._kernels.scalar.closeness import reduced, sure_narrow, sure_wide
 from ..._kernels.scalar.formats import double, single
 from ..launch import Policy, kept
-from .loading import as_is, called_by_kernels, latest, loaded, loader, place_finder, rule, viewer
+from .loading import as_is, latest, loaded, loader, place_finder, rule, viewer, wrap_rule
 
-close = called_by_kernels(closeness.close)
-finite = called_by_kernels(predicates.finite)
+close = wrap_rule(closeness.close)
+finite = wrap_rule(closeness.finite)
 
 
 @cuda.jit(device=True)
@@ -43,8 +42,8 @@ def _exact(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
     return closeness.close(a, b, rtol, atol, equal_nan)
 
 
-_as_wide = called_by_kernels(double)
-_as_narrow = called_by_kernels(single)
+_as_wide = wrap_rule(double)
+_as_narrow = wrap_rule(single)
 
 
 _NARROW = {"float16", "bfloat16", "float32", "bool", "int8", "int16", "uint8", "uint16"}

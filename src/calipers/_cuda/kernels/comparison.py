@@ -1,9 +1,9 @@
-"""What one pass over two arrays on a device tells of them, by the measures of the CPU's pass.
+"""Compare two arrays on a device in one pass, by the rules of the CPU's pass.
 
-Pairs are counted by atomic additions of integers, whose order does not matter: by each block, which
-has fewer than 2**31, and then by all. Of the largest differences, of sums and of the ranges of
-indices each thread keeps its own; those of a block's threads are united in a fixed order, and so
-are those of all blocks in a second launch.
+Pairs are counted by atomic additions of integers, whose order does not matter: first for each
+block, which has fewer than 2**31 pairs, and then for all. Each thread has its largest differences,
+its sums and its ranges of indices; those of a block's threads are combined in a fixed order, and so
+are those of all blocks, by a second launch.
 """
 
 import math
@@ -26,7 +26,6 @@ from ..._kernels.accumulators import (
     word_of,
     words_of,
 )
-from ..._kernels.scalar import closeness as predicates
 from ..._kernels.scalar import measures, reductions
 from ..._kernels.scalar.formats import product
 from ..._kernels.scalar.reductions import (
@@ -42,7 +41,7 @@ from ..._kernels.scalar.reductions import (
 )
 from ..launch import Policy, kept
 from .closeness import finite
-from .loading import called_by_kernels, latest, loader, place_finder, rule, viewer
+from .loading import latest, loader, place_finder, rule, viewer, wrap_rule
 
 # A thread, a block and the whole pass fill parts of a record: counts, which are followed by those
 # of each axis; numbers, of binary64; and positions, which are followed by the range of mismatches
@@ -83,20 +82,20 @@ NUMBERS = words_of(NUMBER_FIELDS)
 ULP_AT = word_of(POSITION_FIELDS, "ulp_at")
 PLACES = words_of(POSITION_FIELDS)
 
-# What a thread finds takes most of its registers: a multiprocessor has room for two blocks.
+# The results of a thread take most of its registers: a multiprocessor has room for two blocks.
 TALLIES = 2
 
 
-acceptable = called_by_kernels(measures.acceptable)
-bucket = called_by_kernels(measures.bucket)
-exceeds = called_by_kernels(reductions.exceeds)
-is_nan = called_by_kernels(predicates.is_nan)
-may_lead = called_by_kernels(reductions.may_lead)
-measure = called_by_kernels(measures.measure)
-opposite = called_by_kernels(predicates.opposite)
-polar = called_by_kernels(measures.polar)
-raised = called_by_kernels(measures.raised)
-weigh = called_by_kernels(measures.weigh)
+acceptable = wrap_rule(measures.acceptable)
+bucket = wrap_rule(measures.bucket)
+exceeds = wrap_rule(reductions.exceeds)
+is_nan = wrap_rule(closeness.is_nan)
+may_lead = wrap_rule(reductions.may_lead)
+measure = wrap_rule(measures.measure)
+opposite = wrap_rule(closeness.opposite)
+polar = wrap_rule(measures.polar)
+raised = wrap_rule(measures.raised)
+weigh = wrap_rule(measures.weigh)
 
 
 @rule
@@ -109,7 +108,7 @@ def square(x):
     return product(x, x)
 
 
-# Two findings of one kind
+# Two results of one kind
 
 
 @cuda.jit(device=True)
@@ -122,18 +121,18 @@ def add(numbers, at, x, low):
 @cuda.jit(device=True)
 def widen(spans, at, low, high, step):
     """Extend the range of an axis by another."""
-    lowest, highest, own = spans[at + LOWEST], spans[at + HIGHEST], spans[at + STEP]
+    lowest, highest, common = spans[at + LOWEST], spans[at + HIGHEST], spans[at + STEP]
     spans[at + LOWEST], spans[at + HIGHEST], spans[at + STEP] = united_range(
-        lowest, highest, own, low, high, step
+        lowest, highest, common, low, high, step
     )
 
 
-# The findings of a block
+# The results of a block
 
 
 @cuda.jit(device=True)
 def lead(values, places):
-    """Bring the largest of a block's values, and its first place, to the front."""
+    """Move the largest of a block's values, and its first position, to the front."""
     me = cuda.threadIdx.x
     half = cuda.blockDim.x // 2
     while half:
@@ -147,7 +146,7 @@ def lead(values, places):
 
 @cuda.jit(device=True)
 def total(sums):
-    """Bring the sum of a block's sums, of two parts each, to the front."""
+    """Move the sum of a block's sums, each of a high and a low part, to the front."""
     me = cuda.threadIdx.x
     half = cuda.blockDim.x // 2
     while half:
@@ -160,7 +159,7 @@ def total(sums):
 
 @cuda.jit(device=True)
 def span(ranges):
-    """Bring the range of all of a block's ranges to the front."""
+    """Move the range of all of a block's ranges to the front."""
     me = cuda.threadIdx.x
     half = cuda.blockDim.x // 2
     while half:
@@ -174,7 +173,7 @@ def span(ranges):
 
 @cache
 def uniter(threads: int, ndim: int) -> Any:
-    """Return what unites the findings of a block's threads and stores them in a row."""
+    """Return the function that stores the combined results of a block's threads in a row."""
     doubled = 2 * threads
     whole = RANGE * threads
 
@@ -224,7 +223,7 @@ def uniter(threads: int, ndim: int) -> Any:
 
 @cuda.jit(device=True)
 def clear(numbers, where):
-    """Set the state of a thread that has found nothing."""
+    """Initialise the results of a thread."""
     for k in range(NUMBERS):
         numbers[k] = 0.0
     for k in range(len(where)):
@@ -247,7 +246,7 @@ def add_square(numbers, at, x, exponent):
 
 @cuda.jit(device=True)
 def note(i, lengths, starts, where, counts):
-    """Note where a mismatch lies on each axis."""
+    """Record the index of a mismatch on each axis."""
     for axis in range(len(lengths) - 1, -1, -1):
         k = i % lengths[axis]
         i //= lengths[axis]
@@ -274,7 +273,7 @@ def classify(a, b, accepted, counts):
 def tally(
     kinds: tuple[str, str], held: tuple[Any, Any], flat: bool, ndim: int, policy: Policy
 ) -> Any:
-    """Return the kernel that measures all pairs; each block stores its findings in a row."""
+    """Return the kernel that measures all pairs; each block stores its results in a row."""
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
     held_a, held_b = held
@@ -295,10 +294,10 @@ def tally(
         x = cuda.local.array(items, held_a)
         y = cuda.local.array(items, held_b)
         # Additions to a number that all blocks share wait for each other.
-        own_counts = cuda.shared.array(AXES, types.int32)
+        block_counts = cuda.shared.array(AXES, types.int32)
         me = cuda.threadIdx.x
         for k in range(me, AXES, threads):
-            own_counts[k] = 0
+            block_counts[k] = 0
         cuda.syncthreads()
         clear(numbers, where)
         ulp = np.uint64(0)
@@ -321,13 +320,13 @@ def tally(
                 else:
                     wrong = not acceptable(x[k], y[k], rtol, atol, max_ulp, equal_nan, shift, unit)
                 if wrong:
-                    cuda.atomic.add(own_counts, MISMATCHES, 1)
+                    cuda.atomic.add(block_counts, MISMATCHES, 1)
                     note(i, lengths, starts, where, counts)
                 if not usual and not (finite(x[k]) and finite(y[k])):
-                    classify(x[k], y[k], not wrong, own_counts)
+                    classify(x[k], y[k], not wrong, block_counts)
                     continue
                 if wrong and opposite(x[k], y[k]):
-                    cuda.atomic.add(own_counts, SIGNS, 1)
+                    cuda.atomic.add(block_counts, SIGNS, 1)
                 exponent = shifted = 0
                 if not usual:
                     d, exponent, modulus, shifted = polar(x[k], y[k])
@@ -358,19 +357,19 @@ def tally(
                     numbers[PASSING_ATOL] = raised(x[k], y[k], passing, rtol, False)
                     passing = numbers[PASSING_RTOL]
                     numbers[PASSING_RTOL] = raised(x[k], y[k], passing, atol, True)
-                own = bucket(np.uint64(apart))
-                if own != latest:
+                power = bucket(np.uint64(apart))
+                if power != latest:
                     if run:
-                        cuda.atomic.add(own_counts, HISTOGRAM + latest, run)
-                    latest = own
+                        cuda.atomic.add(block_counts, HISTOGRAM + latest, run)
+                    latest = power
                     run = np.int32(0)
                 run += np.int32(1)
         if run:
-            cuda.atomic.add(own_counts, HISTOGRAM + latest, run)
+            cuda.atomic.add(block_counts, HISTOGRAM + latest, run)
         cuda.syncthreads()
         for k in range(me, AXES, threads):
-            if own_counts[k]:
-                cuda.atomic.add(counts, k, np.int64(own_counts[k]))
+            if block_counts[k]:
+                cuda.atomic.add(counts, k, np.int64(block_counts[k]))
         unite(cuda.blockIdx.x, numbers, ulp, where, all_numbers, all_ulps, all_where)
 
     return kernel
@@ -378,7 +377,7 @@ def tally(
 
 @cache
 def conclude(ndim: int, policy: Policy) -> Any:
-    """Return the kernel of one block that unites the rows of all blocks in the first."""
+    """Return the kernel of one block that combines the rows of all blocks in the first."""
     threads = policy.threads
     unite = uniter(threads, ndim)
     width = PLACES + RANGE * ndim

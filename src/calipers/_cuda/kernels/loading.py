@@ -1,4 +1,4 @@
-"""How the elements of arrays on a device are found and read, and how the CPU's rules are taken."""
+"""Find and load the elements of arrays on a device, and call the scalar rules in kernels."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,12 +11,12 @@ from numba import config, cuda, types
 from ..._kernels.scalar.formats import from_bfloat16, from_half
 
 # Kernels compile functions of Numba's CPU target for the device. The simulator calls them compiled,
-# as what Numba has instead of Python cannot be interpreted, and interprets all others.
+# since intrinsics and overloads cannot be interpreted, and interprets all others.
 rule = numba.njit(error_model="numpy")
 
 
-def called_by_kernels(scalar_rule: Callable[..., Any]) -> Any:
-    """Return a function that calls a scalar rule, whichever version its arguments' types select."""
+def wrap_rule(scalar_rule: Callable[..., Any]) -> Any:
+    """Return a scalar rule as kernels call it, compiled for the types of its arguments."""
     return rule(lambda *arguments: scalar_rule(*arguments))
 
 
@@ -75,8 +75,8 @@ def _truth(x):
 CARRIERS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
 _LOADED = {
-    "float16": (called_by_kernels(from_half), types.float32),
-    "bfloat16": (called_by_kernels(from_bfloat16), types.float32),
+    "float16": (wrap_rule(from_half), types.float32),
+    "bfloat16": (wrap_rule(from_bfloat16), types.float32),
     "bool": (_truth, types.uint8),
 }
 
