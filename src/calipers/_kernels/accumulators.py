@@ -112,11 +112,12 @@ def add_squares(values, largest, lanes):
 @jitable
 def summand(x, exponent, lanes):
     """Return x*2**exponent; if that overflows, add its square to the sums and return 0."""
-    if math.ldexp(x, exponent) < np.inf:
-        return math.ldexp(x, exponent)
-    square = np.empty(1)
-    square[0] = math.ldexp(x, exponent - SCALE_EXPONENT) ** 2
-    add_exactly(square, lanes[LARGE, 0, :1], lanes[LARGE, 1, :1])
+    whole = math.ldexp(x, exponent)
+    if whole < np.inf:
+        return whole
+    x = math.ldexp(x, exponent - SCALE_EXPONENT)
+    lanes[LARGE, 0, 0], error = two_sum(lanes[LARGE, 0, 0], x * x)
+    lanes[LARGE, 1, 0] += error
     return 0.0
 
 
@@ -133,7 +134,8 @@ def add_lanes(lanes, sums):
     """Add the sums of all lanes, in order."""
     for scale in range(len(SCALES)):
         for i in range(LANES):
-            add_exactly(lanes[scale, 0, i : i + 1], sums[scale, :1], sums[scale, 1:])
+            sums[scale, 0], error = two_sum(sums[scale, 0], lanes[scale, 0, i])
+            sums[scale, 1] += error
             sums[scale, 1] += lanes[scale, 1, i]
 
 

@@ -26,7 +26,7 @@ from ..._kernels.accumulators import (
     word_of,
     words_of,
 )
-from ..._kernels.scalar import measures, reductions
+from ..._kernels.scalar import closeness, measures, reductions
 from ..._kernels.scalar.formats import product
 from ..._kernels.scalar.reductions import (
     LARGE,
