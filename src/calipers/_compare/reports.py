@@ -255,7 +255,7 @@ class NestedComparison(Report):
         if leaf is None:
             compared = any(leaf.tally is not None for leaf in self.leaves)
             what = "nothing that differs could be" if compared else "nothing was"
-            msg = f"{what} compared: there is no pair of arrays to plot"
+            msg = f"{what} compared: no pair of arrays can be plotted"
             raise ValueError(msg)
         return leaf.plot()
 
