@@ -14,7 +14,7 @@ import pytest
 
 import calipers
 from calipers import approx
-from calipers._compare.events import listening, refused
+from calipers._compare.events import listening, notify_mismatch
 
 pytest_plugins = ["pytester"]
 
@@ -629,7 +629,7 @@ class TestRefusals:
         assert len(told) == expected
 
     def test_nobody_listens(self):
-        refused(1, 2, rtol=3)
+        notify_mismatch(1, 2, rtol=3)
 
 
 class TestSeedsAndTolerances:

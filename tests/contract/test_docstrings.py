@@ -15,7 +15,7 @@ import pytest
 
 import calipers
 from calipers import golden, probes, testing
-from calipers._compare.statistics import Rule
+from calipers._compare.statistics import Criteria
 from calipers._compare.tolerances import checked_options
 from calipers._core.types import CompareOptions, SecondOptions
 from calipers._derivatives.prepared import JacobianFunction
@@ -52,7 +52,7 @@ def methods(name, value):
 
 OBJECTS = dict(public())
 # Classes that no module exports, but that results are made of.
-PARTS = {"Rule": Rule, "Entry": Entry, "JacobianFunction": JacobianFunction}
+PARTS = {"Criteria": Criteria, "Entry": Entry, "JacobianFunction": JacobianFunction}
 CLASSES = {name: x for name, x in OBJECTS.items() if isinstance(x, type)} | PARTS
 METHODS = {
     key: member

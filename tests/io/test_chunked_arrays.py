@@ -14,7 +14,7 @@ import pytest
 
 import calipers
 from calipers._compare.chunked import Grid, block_shape
-from calipers._compare.chunked.sources import Blocks, Mapped, Stored
+from calipers._compare.chunked.sources import Blocks, MemmapSource, StoreSource
 from calipers._compare.chunked.streams import overlapped
 from tests.data.peak_memory import PEAK
 
@@ -290,9 +290,9 @@ def test_chunks_that_line_up_are_read_once(places, monkeypatch):
     x = np.zeros((60, 60))
     a, b = places.zarr(x, 3), places.zarr(x, 6)  # 20 and 10 to a side
     read = []
-    original = Stored.read
+    original = StoreSource.read
     monkeypatch.setattr(
-        Stored, "read", lambda self, region, _: read.append(region) or original(self, region)
+        StoreSource, "read", lambda self, region, _: read.append(region) or original(self, region)
     )
     calipers.allclose(a, b, memory_limit=20 * 20 * 8 * 4)
     assert len(read) == 2 * 9
@@ -331,9 +331,9 @@ def test_no_block_is_read_beyond_a_mismatch(places, kind, monkeypatch):
     y[25, 3] = 1
     a, b = getattr(places, kind)(x), places.memmap(y)
     read = []
-    original = Mapped._fill
+    original = MemmapSource._fill
     monkeypatch.setattr(
-        Mapped, "_fill", lambda self, *given: read.append(1) or original(self, *given)
+        MemmapSource, "_fill", lambda self, *given: read.append(1) or original(self, *given)
     )
     limit = 60_000 if kind == "memmap" else 1 << 18
     monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 1600)
@@ -371,7 +371,7 @@ def test_the_next_chunk_is_read_while_one_is_compared():
 def test_a_block_is_read_while_another_is_compared(places, monkeypatch):
     a = places.memmap(np.zeros(1000))
     reads, second, waits = [], threading.Event(), []
-    original = Mapped.read
+    original = MemmapSource.read
 
     def noted(self, *given):
         reads.append(1)
@@ -379,7 +379,7 @@ def test_a_block_is_read_while_another_is_compared(places, monkeypatch):
             second.set()
         return original(self, *given)
 
-    monkeypatch.setattr(Mapped, "read", noted)
+    monkeypatch.setattr(MemmapSource, "read", noted)
     monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 800)
 
     def test(block):
@@ -520,7 +520,7 @@ def test_views_of_maps_are_compared_as_what_they_show(tmp_path, limit):
 @pytest.mark.usefixtures("_small_blocks")
 def test_maps_of_other_orders_are_read_in_runs(tmp_path, orders, shape, monkeypatch):
     x, y = pair(shape, "f8")
-    monkeypatch.setattr(Mapped, "_let_go", lambda _: pytest.fail("copied from the map"))
+    monkeypatch.setattr(MemmapSource, "_let_go", lambda _: pytest.fail("copied from the map"))
     maps = []
     for order, z in zip(orders, (x, y), strict=True):
         path = tmp_path / f"{len(maps)}.npy"
@@ -550,8 +550,8 @@ def test_a_column_of_a_large_map_is_large(tmp_path, monkeypatch):
     x.tofile(path)
     a = np.memmap(path, "f8", "r", shape=x.shape)
     read = []
-    original = Mapped._fill
-    monkeypatch.setattr(Mapped, "_fill", lambda *given: read.append(1) or original(*given))
+    original = MemmapSource._fill
+    monkeypatch.setattr(MemmapSource, "_fill", lambda *given: read.append(1) or original(*given))
     # 2400 bytes, and a page for each.
     assert calipers.array_equal(a[:, 5], x[:, 5], memory_limit=100_000)
     assert read
@@ -576,7 +576,7 @@ def test_what_was_written_to_a_map_is_seen_before_it_is_flushed(tmp_path):
 
 
 def test_a_map_that_fits_is_read_in_place(places, monkeypatch):
-    monkeypatch.setattr(Mapped, "__init__", lambda *_: pytest.fail("read through its file"))
+    monkeypatch.setattr(MemmapSource, "__init__", lambda *_: pytest.fail("read through its file"))
     a = places.memmap(np.zeros(1000))
     assert calipers.allclose(a, a, memory_limit=16_000)
     assert calipers.compare(a, a, memory_limit=16_000)
@@ -628,7 +628,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, monkeypatch):
     np.zeros(100_000).tofile(path)
     a = np.memmap(path, "f8", "r")
     monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 8000)
-    original, count = Mapped._fill, []
+    original, count = MemmapSource._fill, []
 
     def cutting(self, *given):
         count.append(1)
@@ -636,7 +636,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, monkeypatch):
             os.truncate(path, 100_000)
         return original(self, *given)
 
-    monkeypatch.setattr(Mapped, "_fill", cutting)
+    monkeypatch.setattr(MemmapSource, "_fill", cutting)
     files = opened()
     with pytest.raises(OSError, match=r"a is mapped from .*x up to byte 800000, but the file ends"):
         calipers.allclose(a, np.zeros(100_000), memory_limit=20_000)
@@ -670,7 +670,7 @@ def test_a_zarr_store_that_shrinks_while_it_is_read_is_named(places, change, mon
     x = np.ones(10_000)
     a = places.zarr(x, 100)
     monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 1600)
-    original, count = Stored.read, []
+    original, count = StoreSource.read, []
 
     def shrinking(self, *given):
         count.append(1)
@@ -682,7 +682,7 @@ def test_a_zarr_store_that_shrinks_while_it_is_read_is_named(places, change, mon
                 os.unlink(os.path.join(str(a.store.root), "c", "99"))
         return original(self, *given)
 
-    monkeypatch.setattr(Stored, "read", shrinking)
+    monkeypatch.setattr(StoreSource, "read", shrinking)
     with pytest.raises(OSError, match=r"a, the zarr array .* changed while it was read"):
         calipers.allclose(a, x, memory_limit=4000)
 
@@ -693,7 +693,7 @@ def test_an_hdf5_dataset_that_shrinks_while_it_is_read_is_named(places, monkeypa
     places.open.append(file)
     a = file.create_dataset("x", data=np.ones(10_000), chunks=(100,), maxshape=(None,))
     monkeypatch.setattr("calipers._compare.chunked.sources._BLOCK_BYTES", 1600)
-    original, count = Stored.read, []
+    original, count = StoreSource.read, []
 
     def shrinking(self, *given):
         count.append(1)
@@ -701,7 +701,7 @@ def test_an_hdf5_dataset_that_shrinks_while_it_is_read_is_named(places, monkeypa
             a.resize((5000,))
         return original(self, *given)
 
-    monkeypatch.setattr(Stored, "read", shrinking)
+    monkeypatch.setattr(StoreSource, "read", shrinking)
     message = r"a, the h5py dataset .*(truncated|changed) while it was read"
     with pytest.raises(OSError, match=message):
         calipers.allclose(a, np.ones(10_000), memory_limit=4000)
@@ -796,13 +796,13 @@ def test_an_iterator_that_ends_too_soon_is_named():
 def test_a_map_is_not_read_on_where_chunks_have_ended(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.zeros(3 << 20))
     x = np.load(tmp_path / "x.npy", mmap_mode="r")
-    read, rows = Mapped.read, []
+    read, rows = MemmapSource.read, []
 
     def counted(self, region, memory=None):
         rows.append(region[0].stop)
         return read(self, region, memory)
 
-    monkeypatch.setattr(Mapped, "read", counted)
+    monkeypatch.setattr(MemmapSource, "read", counted)
     before = len(os.listdir("/proc/self/fd"))
     report = calipers.compare(iter([np.zeros(10)]), x)
     assert (report.actual_shape, report.expected_shape) == ((10,), x.shape)
@@ -877,7 +877,7 @@ def test_sparse_chunks_are_named():
 def test_wide_rows_beside_an_iterator_are_refused_before_they_are_read(places, monkeypatch):
     x = np.zeros((40, 30_000))
     a = places.zarr(x, 10)
-    monkeypatch.setattr(Stored, "read", lambda *_: pytest.fail("was read"))
+    monkeypatch.setattr(StoreSource, "read", lambda *_: pytest.fail("was read"))
     with pytest.raises(ValueError, match="b is compared with an iterator, so it is read by rows"):
         calipers.allclose(iter([x[:5]]), a, memory_limit=5_000_000)
 
@@ -1005,7 +1005,7 @@ def test_dtypes_and_shapes_are_checked_without_reading(places, monkeypatch):
     report = calipers.compare(a, b)
     assert report.problems[0].startswith("dtypes differ: float64 and float32")
     assert calipers.compare(a, b, check_dtype=False)
-    monkeypatch.setattr(Stored, "read", lambda *_: pytest.fail("was read"))
+    monkeypatch.setattr(StoreSource, "read", lambda *_: pytest.fail("was read"))
     assert "shapes differ" in str(calipers.compare(a, c))
     assert not calipers.array_equal(a, c)
 

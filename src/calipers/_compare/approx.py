@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack
 from .._core.arguments import is_weak
 from .._core.types import CompareOptions, PyTree
 from .compare import agree, compare
-from .events import refused
+from .events import notify_mismatch
 from .reports import Comparison, NestedComparison
 from .tolerances import checked_options
 
@@ -101,7 +101,7 @@ class Approx:
         else:
             agreed = agree(actual, self.expected, **self._options)
         if not agreed:
-            refused(actual, self.expected, **self._options)
+            notify_mismatch(actual, self.expected, **self._options)
         return agreed
 
     def __bool__(self) -> bool:

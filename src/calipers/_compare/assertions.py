@@ -18,7 +18,7 @@ from ..interop.times import is_duration
 from ..interop.torch import Torch, difference, members, require_known_layout
 from ..interop.units import UnitError, unit_of
 from . import compare as comparison
-from .chunked import MEMORY_LIMIT, spread_of
+from .chunked import MEMORY_LIMIT, chunked_pair
 from .elementwise import alike, plainly_close
 from .nested import Leaf, have_named_parts, leaves, require_depth
 from .reports import ClosenessError
@@ -231,7 +231,7 @@ def assert_within(
         )
         return
     a, b = arrays = to_array(actual), to_array(desired)
-    held = spread_of(MEMORY_LIMIT, actual=a, desired=b) is None
+    held = chunked_pair(MEMORY_LIMIT, actual=a, desired=b) is None
     if held and not on_device(actual=a, desired=b):
         try:
             pair = as_pair(a, b, _NAMES)

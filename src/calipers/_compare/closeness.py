@@ -13,7 +13,7 @@ from numpy import isclose as _numpy_isclose
 
 from .._core.arguments import is_weak
 from .._core.arrays import (
-    Pair,
+    ArrayPair,
     as_pair,
     as_tolerance,
     broadcast_arrays,
@@ -29,9 +29,9 @@ from .._core.types import ArrayLike, Chunks, Number, Real, RealArray
 from ..interop.frames import columns, is_frame
 from ..interop.times import common_format, distances, in_ticks, is_duration, time_format
 from ..interop.units import tolerance_in, unit_of
-from .chunked import MEMORY_LIMIT, is_stream, spread_of
-from .elementwise import Question, alike, as_tolerances, plainly_close, plainly_each
-from .events import is_listened_to, refused
+from .chunked import MEMORY_LIMIT, chunked_pair, is_stream
+from .elementwise import PairKernel, alike, as_tolerances, plainly_close, plainly_each
+from .events import has_listeners, notify_mismatch
 from .nested import have_named_parts
 
 _Place = tuple[int, ...] | None
@@ -168,7 +168,7 @@ def allclose(
     if verdict is None:
         verdict = _close(a, b, rtol, atol, equal_nan, axis, memory_limit)
     if verdict is False:  # and not the verdicts of rows
-        refused(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
+        notify_mismatch(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
     return verdict
 
 
@@ -186,7 +186,7 @@ def _close(
             msg = "axis is not supported for arrays on a device: use isclose(a, b).all(axis)"
             raise TypeError(msg)
         return device_module("closeness").ask_allclose(a, b, rtol, atol, equal_nan).result()
-    spread = spread_of(memory_limit, a=a, b=b)
+    spread = chunked_pair(memory_limit, a=a, b=b)
     if spread is not None:
         return spread.every(_by_blocks(rtol, atol, equal_nan, axis))
     if have_named_parts(a, b):
@@ -207,7 +207,7 @@ def _close(
         if axis is None:
             return bool(_by_numpy(_numpy_allclose, a, b, pair, rtol, atol, equal_nan))
         return np.all(_by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan), axis=axis)
-    question = Question(pair, rtol, atol, equal_nan)
+    question = PairKernel(pair, rtol, atol, equal_nan)
     if axis is None:
         return question.all_close()
     return _in_library(question.rows_close(axis), pair)
@@ -332,7 +332,7 @@ def isclose(
     pair = _comparable(x, y)
     if pair.dtypes is None:
         return _by_numpy(_numpy_isclose, x, y, pair, relative, absolute, equal_nan)
-    verdicts = Question(pair, relative, absolute, equal_nan).each_close()
+    verdicts = PairKernel(pair, relative, absolute, equal_nan).each_close()
     _tell(verdicts, a, b, rtol, atol, equal_nan)
     return _in_library(verdicts, pair)
 
@@ -355,8 +355,8 @@ def _frames_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDAr
 
 def _tell(verdicts: NDArray, a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> None:
     """Tell those who listen, whose arrays are then looked at whole, that some are not close."""
-    if is_listened_to() and not verdicts.all():
-        refused(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
+    if has_listeners() and not verdicts.all():
+        notify_mismatch(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
 
 
 def _in_one_unit(a: Any, b: Any, rtol: Any, atol: Any) -> tuple[Any, Any, Any, Any]:
@@ -367,7 +367,7 @@ def _in_one_unit(a: Any, b: Any, rtol: Any, atol: Any) -> tuple[Any, Any, Any, A
     return a, b, tolerance_in(rtol, None, "rtol"), tolerance_in(atol, unit, "atol")
 
 
-def _comparable(a: Any, b: Any) -> Pair:
+def _comparable(a: Any, b: Any) -> ArrayPair:
     """Refuse what has no distance; what only NumPy can compare passes."""
     pair = as_pair(a, b)
     if pair.dtypes is not None or _ticks_of(pair) is not None:
@@ -384,17 +384,19 @@ def _comparable(a: Any, b: Any) -> Pair:
     return pair
 
 
-def _in_library(verdicts: NDArray, pair: Pair) -> Any:
+def _in_library(verdicts: NDArray, pair: ArrayPair) -> Any:
     """Hand over verdicts as the inputs' library would: as an array, or as NumPy's scalar."""
     return pair.library.from_numpy(verdicts) if pair.library else verdicts[()]
 
 
-def _ticks_of(pair: Pair) -> np.dtype[Any] | None:
+def _ticks_of(pair: ArrayPair) -> np.dtype[Any] | None:
     """Return the dtype in whose ticks two arrays of times are measured; None for others."""
     return common_format(time_format(pair.a), time_format(pair.b))
 
 
-def _times_close(pair: Pair, ticks: np.dtype[Any], rtol: Any, atol: Any, equal_nan: bool) -> Any:
+def _times_close(
+    pair: ArrayPair, ticks: np.dtype[Any], rtol: Any, atol: Any, equal_nan: bool
+) -> Any:
     """Compare two arrays of dates, or of durations, element by element."""
     from .statistics import times_close
 
@@ -425,7 +427,7 @@ def _times_close(pair: Pair, ticks: np.dtype[Any], rtol: Any, atol: Any, equal_n
     return np.ma.array(close, mask=np.logical_or.reduce(masks)) if masks else close[()]
 
 
-def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any) -> Any:
+def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: ArrayPair, *rest: Any) -> Any:
     """Ask NumPy about the caller's own objects, unless it cannot know them."""
     require_numbers(a=a, b=b)
     ticks = _ticks_of(pair)
@@ -456,7 +458,7 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
         raise
 
 
-def _are_numbers(pair: Pair) -> bool:
+def _are_numbers(pair: ArrayPair) -> bool:
     from .statistics import are_numbers
 
     return all(are_numbers(x).all() for x in (pair.a, pair.b))

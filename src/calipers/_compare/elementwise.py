@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from .._core.arguments import is_weak, warn
 from .._core.arrays import (
-    Pair,
+    ArrayPair,
     as_pair,
     as_tolerance,
     broadcast_arrays,
@@ -165,10 +165,10 @@ def as_tolerances(rtol: Any, atol: Any) -> tuple[float | NDArray, float | NDArra
     return both
 
 
-class Question:
+class PairKernel:
     """Two arrays with kernels for their dtypes, and tolerances: two numbers, or one for each."""
 
-    def __init__(self, pair: Pair, rtol: Any, atol: Any, equal_nan: bool) -> None:
+    def __init__(self, pair: ArrayPair, rtol: Any, atol: Any, equal_nan: bool) -> None:
         assert pair.dtypes is not None
         self._rtol, self._atol = as_tolerances(rtol, atol)
         self._equal_nan = equal_nan
@@ -339,7 +339,7 @@ def _innermost(x: NDArray, axes: tuple[int, ...]) -> float:
 __all__ = ["all_close", "as_pair", "broadcast", "each_close", "elements", "tally_pair"]
 
 
-def broadcast(pair: Pair) -> Pair:
+def broadcast(pair: ArrayPair) -> ArrayPair:
     """Bring two arrays to one shape; a ValueError tells that there is none."""
     a, b = broadcast_arrays(pair.a, pair.b, subok=pair.dtypes is None)
     return pair._replace(a=a, b=b)
@@ -350,7 +350,7 @@ def all_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool)
     verdict = plainly_close(a, b, rtol, atol, equal_nan)
     if verdict is not None:
         return verdict
-    return Question(as_pair(a, b), rtol, atol, equal_nan).all_close()
+    return PairKernel(as_pair(a, b), rtol, atol, equal_nan).all_close()
 
 
 def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> NDArray:
@@ -358,10 +358,10 @@ def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool
     verdicts = plainly_each(a, b, rtol, atol, equal_nan)
     if verdicts is not None:
         return verdicts
-    return Question(as_pair(a, b), rtol, atol, equal_nan).each_close()
+    return PairKernel(as_pair(a, b), rtol, atol, equal_nan).each_close()
 
 
-def elements(pair: Pair, positions: Sequence[int]) -> list[Pair]:
+def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
     """Take the pairs at some positions in C order, as arrays of one element each."""
     places = [np.unravel_index(i, pair.a.shape) for i in positions]
     return [

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core.arguments import attribute
-from .._core.arrays import Pair, common_shape, undecided_objects
+from .._core.arrays import ArrayPair, common_shape, undecided_objects
 from .._core.dtypes import (
     DType,
     distance,
@@ -23,18 +23,18 @@ from .._core.dtypes import (
     working_dtypes,
 )
 from .._core.libraries import device_module, library_of, on_device
-from .._core.protocols import NDArray, Spread, UnevenError
+from .._core.protocols import ChunkedPair, NDArray, UnevenError
 from ..interop.frames import is_column, is_frame, labels_differ
 from ..interop.times import common_format
 from ..interop.units import Unit, UnitError, unit_of_chunks
 from . import elementwise
-from .chunked import MEMORY_LIMIT, spread_of
+from .chunked import MEMORY_LIMIT, chunked_pair
 from .elementwise import plainly_agree
 from .nested import Leaf
 from .patterns import arrangement
 from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
-from .statistics import Rule, Tally, has_distances, tally_pair
-from .tolerances import Options
+from .statistics import Criteria, PairStatistics, has_distances, tally_pair
+from .tolerances import CheckedOptions
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
@@ -45,7 +45,7 @@ _LABELS = "the row labels differ; rows are compared by position, without their l
 def require_close(
     parts: Sequence[Leaf],
     nested: bool,
-    options: Options,
+    options: CheckedOptions,
     msg: str | Callable[[str], str] | None,
 ) -> None:
     """Raise the report if not all leaves agree; that of one alone if they are not `nested`."""
@@ -72,16 +72,16 @@ def _side(leaf: Leaf) -> Any:
     return elementwise
 
 
-def _spread(leaf: Leaf, options: Options) -> Spread | None:
-    return spread_of(options.memory_limit, actual=leaf.actual, expected=leaf.expected)
+def _spread(leaf: Leaf, options: CheckedOptions) -> ChunkedPair | None:
+    return chunked_pair(options.memory_limit, actual=leaf.actual, expected=leaf.expected)
 
 
-def all_pass(parts: Sequence[Leaf], options: Options) -> bool:
+def all_pass(parts: Sequence[Leaf], options: CheckedOptions) -> bool:
     """Tell whether all leaves agree; False may also mean that only the full pass can tell."""
     return all(_passes(leaf, options) for leaf in parts)
 
 
-def _passes(leaf: Leaf, options: Options) -> bool:
+def _passes(leaf: Leaf, options: CheckedOptions) -> bool:
     if leaf.problem or options.rule.max_ulp is not None:
         return False
     if options.memory_limit == MEMORY_LIMIT:  # else it is checked first
@@ -106,14 +106,14 @@ def _passes(leaf: Leaf, options: Options) -> bool:
 
 
 def compare_leaves(
-    parts: Sequence[Leaf], nested: bool, options: Options
+    parts: Sequence[Leaf], nested: bool, options: CheckedOptions
 ) -> Comparison | NestedComparison:
     """Return the report of all leaves; that of one alone if they are not `nested`."""
     comparisons = tuple(_compare_leaf(leaf, options) for leaf in parts)
     return NestedComparison(comparisons) if nested else comparisons[0]
 
 
-def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
+def _compare_leaf(leaf: Leaf, options: CheckedOptions) -> Comparison:
     if leaf.problem:
         return _incomparable(leaf, leaf.problem, options)
     try:
@@ -163,14 +163,14 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     )
 
 
-def _incomparable(leaf: Leaf, problem: str, options: Options) -> Comparison:
+def _incomparable(leaf: Leaf, problem: str, options: CheckedOptions) -> Comparison:
     """Return the report of a pair whose elements cannot be compared."""
     shape, other_shape = (tuple(attribute(x, "shape") or ()) for x in (leaf.actual, leaf.expected))
     kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
     return Comparison(leaf.path, shape, other_shape, *kinds, options.rule, (problem,))
 
 
-def _arrangement(backend: Any, pair: Pair, rule: Rule) -> str | None:
+def _arrangement(backend: Any, pair: ArrayPair, rule: Criteria) -> str | None:
     """Return the rearrangement of expected that actual is; None of what no kernel compares."""
     if pair.dtypes is None:
         return None
@@ -196,7 +196,7 @@ def _is_identity(kind: Any) -> bool:
     return kind.__eq__ is object.__eq__
 
 
-def _require_steps(pair: Pair, rule: Rule, path: str) -> None:
+def _require_steps(pair: ArrayPair, rule: Criteria, path: str) -> None:
     """Refuse to judge by steps what has distances, but no kernel that counts it in steps."""
     if rule.max_ulp is None or pair.dtypes is not None:
         return
@@ -214,7 +214,7 @@ def _is_counted(x: NDArray) -> bool:
 
 
 def _about(
-    leaf: Leaf, a: Any, b: Any, rule: Rule, problems: list[str], unit: Unit | str | None = None
+    leaf: Leaf, a: Any, b: Any, rule: Criteria, problems: list[str], unit: Unit | str | None = None
 ) -> Comparison:
     """Return what is known of two arrays before their elements are looked at."""
     suffix = f"[{unit}]" if unit is not None and str(unit) else ""  # as in timedelta64[s]
@@ -228,7 +228,9 @@ def _about(
     return Comparison(leaf.path, *shapes, texts[0], texts[1], rule, tuple(problems), notes=notes)
 
 
-def _measured(backend: Any, pair: Pair, rule: Rule) -> tuple[Tally, dict[int, Difference]]:
+def _measured(
+    backend: Any, pair: ArrayPair, rule: Criteria
+) -> tuple[PairStatistics, dict[int, Difference]]:
     tally = backend.tally_pair(pair, rule)
     positions = tally.places()
     return tally, {
@@ -248,12 +250,12 @@ class _Described(NamedTuple):
         return math.prod(self.shape)
 
 
-def _described(spread: Spread) -> tuple[_Described, _Described]:
+def _described(spread: ChunkedPair) -> tuple[_Described, _Described]:
     a, b = map(_Described, spread.shapes(), spread.dtypes())
     return a, b
 
 
-def _spread_passes(leaf: Leaf, spread: Spread, options: Options) -> bool:
+def _spread_passes(leaf: Leaf, spread: ChunkedPair, options: CheckedOptions) -> bool:
     a, b = _described(spread)
     if working_dtypes(a.dtype, b.dtype) is None or _problems(leaf, a, b, options):
         return False
@@ -264,14 +266,14 @@ def _spread_passes(leaf: Leaf, spread: Spread, options: Options) -> bool:
         return False
 
 
-def _block_passes(rule: Rule, actual: Any, expected: Any) -> bool:
+def _block_passes(rule: Criteria, actual: Any, expected: Any) -> bool:
     pair = elementwise.as_pair(actual, expected, _NAMES)
     if pair.dtypes is None:  # of a dtype that has a kernel: blocks may be masked
         return not tally_pair(pair, rule)["mismatches"]
     return elementwise.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
 
 
-def _compare_spread(leaf: Leaf, spread: Spread, options: Options) -> Comparison:
+def _compare_spread(leaf: Leaf, spread: ChunkedPair, options: CheckedOptions) -> Comparison:
     """Compare what is not in memory block by block."""
     a, b = _described(spread)
     unit = unit_of_chunks(leaf.actual, leaf.expected)
@@ -297,12 +299,12 @@ def _compare_spread(leaf: Leaf, spread: Spread, options: Options) -> Comparison:
         return about
     if found is None:
         whole = shape if shape is not None else a.shape
-        return replace(about, tally=Tally.empty(whole))
+        return replace(about, tally=PairStatistics.empty(whole))
     return replace(about, tally=found.tally, differences=found.differences)
 
 
 def _compare_block(
-    rule: Rule,
+    rule: Criteria,
     shape: tuple[int, ...] | None,
     corner: tuple[int, ...],
     actual: Any,
@@ -325,7 +327,7 @@ def _compare_block(
     return part if shape == pair.a.shape else placed(part, shape, corner)
 
 
-def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
+def _problems(leaf: Leaf, a: Any, b: Any, options: CheckedOptions) -> list[str]:
     """List what is wrong with two arrays before their elements are looked at."""
     problems = []
     if a.shape != b.shape:
@@ -366,7 +368,7 @@ def _has_dtype(x: Any) -> bool:
     )
 
 
-def _difference(pair: Pair, rule: Rule, index: tuple[Any, ...]) -> Difference:
+def _difference(pair: ArrayPair, rule: Criteria, index: tuple[Any, ...]) -> Difference:
     """Measure a pair of arrays of one element."""
     a, b = pair.a, pair.b
     tally = tally_pair(pair, rule)

@@ -22,14 +22,14 @@ from .._core.arrays import (
 )
 from .._core.dtypes import is_integers, kernel_dtype
 from .._core.libraries import device_module, host_views, library_of, on_device, require_host
-from .._core.protocols import NDArray, Spread, UnevenError
+from .._core.protocols import ChunkedPair, NDArray, UnevenError
 from .._core.types import ArrayLike, Chunks
 from ..interop.frames import is_frame
 from ..interop.units import UnitError, numbers_of
-from .chunked import MEMORY_LIMIT, spread_of
+from .chunked import MEMORY_LIMIT, chunked_pair
 from .closeness import _agree_by_compare, _Place
 from .elementwise import equal_arrays, position_of_nonfinite
-from .events import refused
+from .events import notify_mismatch
 from .nested import have_named_parts
 
 
@@ -88,7 +88,7 @@ def array_equal(
     else:
         equal = _equal_arrays(views[0], views[1], equal_nan)
     if not equal:
-        refused(a1, a2, rtol=0.0, atol=0.0, equal_nan=equal_nan)
+        notify_mismatch(a1, a2, rtol=0.0, atol=0.0, equal_nan=equal_nan)
     return equal
 
 
@@ -97,7 +97,7 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT
         return bool(device_module("closeness").array_equal(a1, a2, equal_nan))
     require_host(a1=a1, a2=a2)
     require_dense(a1=a1, a2=a2)
-    spread = spread_of(memory_limit, a1=a1, a2=a2)
+    spread = chunked_pair(memory_limit, a1=a1, a2=a2)
     if spread is not None:
         return _spread_equal(spread, equal_nan)
     if is_frame(a1) and is_frame(a2):
@@ -134,7 +134,7 @@ def _equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
         raise undecided from error
 
 
-def _spread_equal(spread: Spread, equal_nan: bool) -> bool:
+def _spread_equal(spread: ChunkedPair, equal_nan: bool) -> bool:
     if spread.counted and len(set(spread.shapes())) > 1:
         return False
     try:
@@ -182,7 +182,7 @@ def allfinite(a: ArrayLike | Chunks, *, memory_limit: float = MEMORY_LIMIT) -> b
     """
     if type(a) is np.ndarray and memory_limit == MEMORY_LIMIT:  # else that is checked first
         return first_nonfinite(a) is None
-    spread = spread_of(memory_limit, a=a)
+    spread = chunked_pair(memory_limit, a=a)
     return spread.every(allfinite) if spread is not None else first_nonfinite(a) is None
 
 
@@ -229,7 +229,7 @@ def first_nonfinite(
         position = device_module("closeness").first_nonfinite(array)
         return _index(position, array.shape)
     else:
-        spread = spread_of(memory_limit, a=a)
+        spread = chunked_pair(memory_limit, a=a)
         if spread is not None:
             return spread.reduced(_nonfinite_of_block, _earlier)
         x = as_array(numbers_of(a))

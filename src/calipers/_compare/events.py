@@ -20,12 +20,12 @@ def listening(listener: Listener) -> Iterator[None]:
         _listeners.remove(listener)
 
 
-def is_listened_to() -> bool:
+def has_listeners() -> bool:
     """Tell whether somebody wants to know."""
     return bool(_listeners)
 
 
-def refused(a: Any, b: Any, **options: Any) -> None:
+def notify_mismatch(a: Any, b: Any, **options: Any) -> None:
     """Tell those who listen that two arrays do not agree under these options."""
     for listener in tuple(_listeners):
         listener(a, b, options)

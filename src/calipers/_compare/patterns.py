@@ -9,7 +9,7 @@ import numpy as np
 
 from .._core.protocols import NDArray
 from .._kernels.accumulators import HIGHEST, LENGTH, LOWEST, STEP
-from .statistics import Tally
+from .statistics import PairStatistics
 
 # Elements of arrays that are searched or sorted: either takes a copy of each.
 _SEARCHED = 1 << 22
@@ -20,7 +20,7 @@ Each = Callable[[Any, Any], NDArray]
 _Place = tuple[int, ...]
 
 
-def region(tally: Tally, *, with_share: bool = True) -> str:
+def region(tally: PairStatistics, *, with_share: bool = True) -> str:
     """Describe the rows, columns or planes that hold the mismatches, and the form they have."""
     axes = tally.axes
     n, mismatches = int(tally["size"]), int(tally["mismatches"])
@@ -50,7 +50,7 @@ def region(tally: Tally, *, with_share: bool = True) -> str:
     return f"{form}: {', '.join(parts)}" if form else ", ".join(parts)
 
 
-def _touched(tally: Tally, axis: int) -> range | NDArray:
+def _touched(tally: PairStatistics, axis: int) -> range | NDArray:
     """Return the indices of an axis that have mismatches; if not counted, those that may."""
     counts = tally.axis_counts(axis)
     low, high, step = (int(tally.axes[axis, column]) for column in (LOWEST, HIGHEST, STEP))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.arrays import Pair, as_pair
+from .._core.arrays import ArrayPair, as_pair
 from .._core.protocols import NDArray
 from .._core.report import index_text, new_figure, show_text, use_integer_ticks
-from .statistics import Rule, has_distances, tally_pair
+from .statistics import Criteria, has_distances, tally_pair
 from .text import headline_and_rest
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _edges(n: int) -> NDArray:
 
 
 def _largest_excess(
-    pair: Pair, hidden: NDArray, rule: Rule, rows: Iterable[int], columns: Iterable[int]
+    pair: ArrayPair, hidden: NDArray, rule: Criteria, rows: Iterable[int], columns: Iterable[int]
 ) -> NDArray:
     """Divide a table into cells, and return the largest excess in each."""
     edges = list(pairwise(columns))
@@ -192,7 +192,7 @@ def _largest_excess(
     )
 
 
-def _excess(pair: Pair, rule: Rule) -> float:
+def _excess(pair: ArrayPair, rule: Criteria) -> float:
     """Return the largest excess of a cell; NaN where NaN or infinities mismatch."""
     tally = tally_pair(pair, rule)
     unusual = tally["nan_actual"] + tally["nan_expected"] + tally["infinite"]

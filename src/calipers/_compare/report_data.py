@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from .._core.types import Measure
 from .._kernels.accumulators import MEASURES
-from .statistics import Rule, Tally
+from .statistics import Criteria, PairStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +72,10 @@ class ComparisonData:
     expected_shape: tuple[int, ...]
     actual_dtype: str
     expected_dtype: str
-    rule: Rule
+    rule: Criteria
     problems: tuple[str, ...] = ()
     arrangement: str | None = field(default=None, compare=False)
-    tally: Tally | None = field(default=None, hash=False)
+    tally: PairStatistics | None = field(default=None, hash=False)
     differences: dict[int, Difference] = field(default_factory=dict, repr=False, hash=False)
     arrays: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)

@@ -33,14 +33,14 @@ class Comparison(ComparisonData, Report):
         The shapes.
     actual_dtype, expected_dtype : str
         The dtypes.
-    rule : Rule
+    rule : Criteria
         The tolerances, and the number of mismatches that is allowed.
     problems : tuple of str
         Differences of structure, shape or dtype; each is a failure.
     arrangement : str or None
         The rearrangement of `expected` that equals `actual`, such as
         ``"transposed: actual == expected.T"``, if one was found.
-    tally : Tally or None
+    tally : PairStatistics or None
         The counts and extremes behind the properties; None if the shapes do not match.
     differences : dict of int to Difference
         The elements that the report names, by position in C order.

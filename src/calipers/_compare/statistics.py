@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._core.arguments import as_float
-from .._core.arrays import Pair, broadcast_arrays
+from .._core.arrays import ArrayPair, broadcast_arrays
 from .._core.dtypes import (
     FLOAT32,
     FLOAT64,
@@ -49,7 +49,7 @@ _COUNTED = 1 << 14
 
 
 @dataclass(frozen=True)
-class Rule:
+class Criteria:
     """
     The tolerances of a comparison, ``Comparison.rule``.
 
@@ -84,7 +84,7 @@ class Rule:
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
+class PairStatistics:
     """Counts, extremes, sums and places; positions count elements in C order of the whole."""
 
     record: NDArray  # of dtype RECORD, one element
@@ -92,7 +92,7 @@ class Tally:
     counts: NDArray
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...]) -> "Tally":
+    def empty(cls, shape: tuple[int, ...]) -> "PairStatistics":
         record = np.zeros(1, RECORD)
         for name in ("first", *POSITIONS):
             record[name] = -1
@@ -107,7 +107,7 @@ class Tally:
         return cls(record, axes, np.zeros(total, np.int64))
 
     @classmethod
-    def after(cls, shape: tuple[int, ...], earlier: "Tally | None") -> "Tally":
+    def after(cls, shape: tuple[int, ...], earlier: "PairStatistics | None") -> "PairStatistics":
         """Return an empty tally that takes note only of what exceeds all found earlier."""
         tally = cls.empty(shape)
         if earlier is not None:
@@ -120,7 +120,7 @@ class Tally:
 
     def __eq__(self, other: object) -> bool:
         """Compare all but the sums of squares, which are rounded, and what led to the rest."""
-        if not isinstance(other, Tally):
+        if not isinstance(other, PairStatistics):
             return NotImplemented
         names = [name for name in RECORD.names or () if name not in SQUARES]
         columns = [LENGTH, LOWEST, HIGHEST, STEP]
@@ -147,9 +147,9 @@ class Tally:
         """The lengths of the axes; a number has one, of length 1."""
         return tuple(self.axes[:, LENGTH].tolist())
 
-    def placed(self, shape: tuple[int, ...], corner: tuple[int, ...]) -> "Tally":
+    def placed(self, shape: tuple[int, ...], corner: tuple[int, ...]) -> "PairStatistics":
         """Return the tally of the part that begins at `corner` of a whole of some shape."""
-        whole = Tally.empty(shape)
+        whole = PairStatistics.empty(shape)
         whole.record[:] = self.record
         for name in ("first", *POSITIONS):
             positions = whole.record[name]
@@ -219,9 +219,9 @@ def moved(
     return np.asarray(np.ravel_multi_index(shifted, whole))
 
 
-def merge(left: Tally, right: Tally) -> Tally:
+def merge(left: PairStatistics, right: PairStatistics) -> PairStatistics:
     """Unite the tallies of two parts of one whole. Associative, but for the rounding of sums."""
-    total = Tally(left.record.copy(), left.axes.copy(), left.counts + right.counts)
+    total = PairStatistics(left.record.copy(), left.axes.copy(), left.counts + right.counts)
     record, x, y = total.record[0], left.record[0], right.record[0]
     for name in (*COUNTED, "histogram"):
         record[name] = x[name] + y[name]
@@ -243,7 +243,7 @@ def merge(left: Tally, right: Tally) -> Tally:
     return total
 
 
-def tally_pair(pair: Pair, rule: Rule) -> Tally:
+def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
     """Pass once over two arrays of one shape."""
     if pair.dtypes is None:
         return _tally_by_numpy(pair, rule)
@@ -253,26 +253,26 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
     kernel = TALLIES[x, y]
     options, room = rule_arguments(pair, rule), room_of(x)
 
-    def call(tally: Tally, start: int, a: NDArray, b: NDArray) -> None:
+    def call(tally: PairStatistics, start: int, a: NDArray, b: NDArray) -> None:
         outputs = tally.record, tally.axes, tally.counts
         kernel(a, b, *options, start, *outputs, np.zeros(1, room))
 
-    return fold(call, partial(Tally.after, shape), merge, arrays, (x, y))
+    return fold(call, partial(PairStatistics.after, shape), merge, arrays, (x, y))
 
 
-def rule_arguments(pair: Pair, rule: Rule) -> tuple[float, float, int, bool, int, float]:
+def rule_arguments(pair: ArrayPair, rule: Criteria) -> tuple[float, float, int, bool, int, float]:
     """Return what kernels have to know of a rule, and of the format of a pair."""
     max_ulp = -1 if rule.max_ulp is None else rule.max_ulp
     return rule.rtol, rule.atol, max_ulp, rule.equal_nan, *_ulp_format(pair.a.dtype, pair.b.dtype)
 
 
-def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
+def _tally_by_numpy(pair: ArrayPair, rule: Criteria) -> PairStatistics:
     """Let NumPy find what it can of dtypes without a kernel: longdouble, objects, strings."""
     a, b = broadcast_arrays(pair.a, pair.b, subok=True)
     times = distances(a, b)
     if "O" in (a.dtype.kind, b.dtype.kind):  # beside which numbers are Python's, and exact
         a, b = map(_as_pythons, (a, b))
-    tally = Tally.empty(a.shape)
+    tally = PairStatistics.empty(a.shape)
     record = tally.record[0]
     record["size"] = a.size
     record["passing_rtol"] = record["passing_atol"] = np.nan  # not looked for
@@ -346,7 +346,7 @@ def _are_exact(a: NDArray, b: NDArray) -> NDArray:
     return np.asarray(real(a, b) & exact(a, b), dtype=bool)
 
 
-def _measured_exactly(a: NDArray, b: NDArray, exact: NDArray, rule: Rule) -> NDArray:
+def _measured_exactly(a: NDArray, b: NDArray, exact: NDArray, rule: Criteria) -> NDArray:
     """Return the verdicts on exact numbers, |a - b|, |b|, and the first in units of two bounds."""
     values = np.zeros((5, *a.shape))
     for index in np.ndindex(a.shape):
@@ -369,7 +369,7 @@ def _as_pythons(x: NDArray) -> NDArray:
     return x
 
 
-def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:
+def _accepted(a: NDArray, b: NDArray, rule: Criteria, near: NDArray) -> NDArray:
     if "O" in (a.dtype.kind, b.dtype.kind):
         return near | each_equal(a, b, rule.equal_nan)
     try:

@@ -16,7 +16,7 @@ from .patterns import percent, region
 from .report_data import ComparisonData, Difference, worst_leaf
 
 if TYPE_CHECKING:
-    from .statistics import Rule
+    from .statistics import Criteria
 
 _LEAVES = 8
 _WORST = 19  # lines of the worst leaf's report
@@ -247,7 +247,7 @@ def _unit(report: ComparisonData) -> str:
     return "" if unit == "generic" else f" {unit}" if count == 1 else f"*{count} {unit}"
 
 
-def _allowances(rule: "Rule") -> str:
+def _allowances(rule: "Criteria") -> str:
     text = f"; max_mismatches={rule.max_mismatches}" if rule.max_mismatches else ""
     if rule.max_mismatch_ratio:
         text += f"; max_mismatch_ratio={rule.max_mismatch_ratio:g}"
@@ -307,7 +307,7 @@ def _table(report: ComparisonData) -> list[str]:
     return [*table, *_entry("*", "largest of its column")] if is_marked else table
 
 
-def _is_exact(rule: "Rule") -> bool:
+def _is_exact(rule: "Criteria") -> bool:
     """Return True if only equal elements pass."""
     return rule.max_ulp == 0 or (rule.max_ulp is None and rule.rtol == rule.atol == 0)
 

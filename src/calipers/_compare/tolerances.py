@@ -18,7 +18,7 @@ from .._core.types import DTypeLike
 from ..interop.times import common_format, in_ticks, is_duration
 from ..interop.units import Unit, tolerance_in, unit_of
 from .chunked import MEMORY_LIMIT
-from .statistics import Rule
+from .statistics import Criteria
 
 __all__ = ["Tolerance", "default_tolerance", "recommend_tolerance"]
 
@@ -247,16 +247,16 @@ def _format(dtype: Any, name: str) -> tuple[str, int]:
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 
-class Options(NamedTuple):
+class CheckedOptions(NamedTuple):
     """The checked options of a comparison; a tolerance of None is that of the dtypes."""
 
     tolerance: Tolerance | None
     check_dtype: bool
     check_shape: bool
-    rule: Rule
+    rule: Criteria
     memory_limit: float
 
-    def rule_for(self, a: DType, b: DType, unit: Unit | None = None) -> Rule:
+    def rule_for(self, a: DType, b: DType, unit: Unit | None = None) -> Criteria:
         """Return the rule for arrays of some dtypes, both in one unit if they have any."""
         if self.rule.max_ulp is not None:
             return self.rule
@@ -289,7 +289,7 @@ def checked_options(
     max_mismatches: Any = 0,
     max_mismatch_ratio: Any = 0.0,
     memory_limit: Any = MEMORY_LIMIT,
-) -> Options:
+) -> CheckedOptions:
     """Return the options of a comparison, or say which of them cannot be."""
     if (rtol is None) != (atol is None) and tolerance is None:
         present, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
@@ -319,8 +319,8 @@ def checked_options(
         raise ValueError(msg)
     count = _count(max_mismatches, "max_mismatches")
     require_bytes(memory_limit)
-    rule = Rule(0.0, 0.0, max_ulp, bool(equal_nan), count, ratio)
-    return Options(chosen, check_dtype, check_shape, rule, memory_limit)
+    rule = Criteria(0.0, 0.0, max_ulp, bool(equal_nan), count, ratio)
+    return CheckedOptions(chosen, check_dtype, check_shape, rule, memory_limit)
 
 
 def _number(value: Any, name: str) -> float:

@@ -56,7 +56,7 @@ def broadcast_shape(arrays: Sequence[NDArray], names: Sequence[str]) -> tuple[in
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 
-class Pair(NamedTuple):
+class ArrayPair(NamedTuple):
     """Two arrays, the native dtypes to compare them in, and whose result it is."""
 
     a: Any  # of NumPy on the host, an Operand on a device
@@ -374,10 +374,11 @@ def in_memory(a: Any, b: Any, names: tuple[str, str], strict: bool = False) -> A
     return in_one_unit(_loaded(a), _loaded(b), names, strict)
 
 
-def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
+def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> ArrayPair:
     """Normalise two array-likes, once, for every function that compares them."""
     if type(a) is type(b) is np.ndarray and (dtypes := working_dtypes(a.dtype, b.dtype)):
-        return Pair(a, b, dtypes, None)  # as they are: nothing can be masked, foreign or elsewhere
+        # Plain arrays are neither masked nor foreign, and lie in host memory.
+        return ArrayPair(a, b, dtypes, None)
     require_host(**{names[0]: a, names[1]: b})
     a, b, unit = in_memory(a, b, names)
     if is_weak(a) and is_weak(b):
@@ -400,7 +401,7 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
         for name, original, array in zip(names, (a, b), (x, y), strict=True):
             if isinstance(original, (list, tuple)):
                 _refuse_arrays_in(array, name, name)
-    return Pair(x, y, dtypes, library_of(a) or library_of(b), unit)
+    return ArrayPair(x, y, dtypes, library_of(a) or library_of(b), unit)
 
 
 def as_tolerance(value: Any, name: str, unit: Unit | None = None) -> float | NDArray:

@@ -93,7 +93,7 @@ class UnevenError(ValueError):
     """Two sequences of chunks do not have the same shape as wholes, as their end has shown."""
 
 
-class Spread(Protocol):
+class ChunkedPair(Protocol):
     """One or two arrays that are not in memory as a whole, taken apart into blocks that are."""
 
     counted: bool

@@ -10,8 +10,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from .._compare.statistics import Rule, Tally, rule_arguments, widened
-from .._core.arrays import Pair
+from .._compare.statistics import Criteria, PairStatistics, rule_arguments, widened
+from .._core.arrays import ArrayPair
 from .._core.dtypes import working_dtypes
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
@@ -22,13 +22,15 @@ from .closeness import ask
 from .kernels import comparison as kernels
 
 
-def as_pair(actual: Any, expected: Any, names: tuple[str, str]) -> Pair:
+def as_pair(actual: Any, expected: Any, names: tuple[str, str]) -> ArrayPair:
     """Find two arrays on one device, one of which may be a number."""
     a, b = operands(actual, expected, names)
-    return Pair(a, b, working_dtypes(a.dtype, b.dtype), library_of(actual) or library_of(expected))
+    return ArrayPair(
+        a, b, working_dtypes(a.dtype, b.dtype), library_of(actual) or library_of(expected)
+    )
 
 
-def broadcast(pair: Pair) -> Pair:
+def broadcast(pair: ArrayPair) -> ArrayPair:
     """Bring two arrays to one shape; a ValueError tells that there is none."""
     shape = common_shape(pair.a, pair.b, ("actual", "expected"))
     return pair._replace(a=pair.a.broadcast(shape), b=pair.b.broadcast(shape))
@@ -39,10 +41,10 @@ def all_close(a: Operand, b: Operand, rtol: float, atol: float, equal_nan: bool)
     return ask(a, b, rtol, atol, equal_nan).result()
 
 
-def tally_pair(pair: Pair, rule: Rule) -> Tally:
+def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
     """Pass once over two arrays of one shape."""
     a, b = pair.a, pair.b
-    tally = Tally.empty(a.shape)
+    tally = PairStatistics.empty(a.shape)
     if a.size == 0:
         return tally
     assert pair.dtypes is not None
@@ -95,7 +97,9 @@ def _first(
     return np.where(first < a.size, first, -1)
 
 
-def _enter(tally: Tally, numbers: NDArray, ulps: NDArray, where: NDArray, counts: NDArray) -> None:
+def _enter(
+    tally: PairStatistics, numbers: NDArray, ulps: NDArray, where: NDArray, counts: NDArray
+) -> None:
     """Store the results of the kernels in a tally."""
     record = tally.record[0]
     record["size"] = prod(int(n) for n in tally.axes[:, LENGTH])
@@ -114,7 +118,7 @@ def _enter(tally: Tally, numbers: NDArray, ulps: NDArray, where: NDArray, counts
     tally.axes[touched, :RANGE] = ranges[touched]
 
 
-def elements(pair: Pair, positions: Sequence[int]) -> list[Pair]:
+def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
     """Copy the pairs at some positions in C order to the host, as arrays of one element each."""
     if not positions:
         return []

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._compare.compare import compare
 from .._compare.patterns import region
-from .._compare.statistics import Tally
+from .._compare.statistics import PairStatistics
 from .._compare.tolerances import Tolerance, recommend_tolerance
 from .._core.config import fingerprint
 from .._core.dtypes import ROUNDOFF
@@ -330,7 +330,7 @@ def _where(q: Inquiry, units: Any) -> str | None:
     if bad.all():
         some = "the only result is" if bad.size == 1 else f"all {bad.size} results are"
         return f"{some} above the limit"
-    tally: Tally = compare(bad, np.zeros_like(bad)).tally
+    tally: PairStatistics = compare(bad, np.zeros_like(bad)).tally
     count = int(np.count_nonzero(bad))
     place = region(tally, with_share=False)
     verb = "is" if count == 1 else "are"

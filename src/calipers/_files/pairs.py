@@ -9,7 +9,7 @@ import numpy as np
 from .._compare.chunked import MEMORY_LIMIT
 from .._compare.compare import compare
 from .._compare.reports import Comparison, NestedComparison
-from .._compare.statistics import Rule, has_distances
+from .._compare.statistics import Criteria, has_distances
 from .._core.dtypes import DType, kernel_dtype
 from .._core.protocols import NDArray
 from .._kernels.accumulators import MASKED
@@ -286,7 +286,7 @@ def _compared(a: Entry | None, b: Entry | None, options: FileOptions) -> Compari
 def unlike(problem: str, a: Entry | None = None, b: Entry | None = None) -> Comparison:
     """Return the comparison of what cannot be compared."""
     first, second = (((), MISSING) if x is None else (x.shape, str(x.dtype)) for x in (a, b))
-    rule = Rule(0.0, 0.0)
+    rule = Criteria(0.0, 0.0)
     return Comparison("", first[0], second[0], first[1], second[1], rule, (problem,))
 
 

@@ -37,7 +37,7 @@ _SCATTERED = 10
 
 
 class DaskBlocks:
-    """See `Spread`: one or two arrays, at least one of them dask's."""
+    """See `ChunkedPair`: one or two arrays, at least one of them dask's."""
 
     counted = True
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..._core.arguments import require_bytes
 from ..._core.libraries import HELD_TYPES
-from ..._core.protocols import Spread
+from ..._core.protocols import ChunkedPair
 from ...interop.stores import H5py, StoredFields, Zarr
 
 Shape = tuple[int, ...]
@@ -100,7 +100,7 @@ _ZARR = Zarr()
 STORES = (_ZARR, H5py(), StoredFields())
 
 
-def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
+def chunked_pair(memory_limit: Any, **arrays: Any) -> ChunkedPair | None:
     """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
     require_bytes(memory_limit)
     limit = max(1, int(min(memory_limit, sys.maxsize)))
@@ -124,7 +124,7 @@ def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
     if home is None:
         return None
     module, name = home
-    spread: Spread = getattr(import_module(module, __package__), name)(limit, **arrays)
+    spread: ChunkedPair = getattr(import_module(module, __package__), name)(limit, **arrays)
     return spread
 
 

@@ -69,10 +69,10 @@ def source_of(x: Any, name: str) -> Source:
     """Return how an array is read; the name is for errors."""
     for store in STORES:
         if store.owns(x):
-            return Stored(store, x, name)
+            return StoreSource(store, x, name)
     if type(x) is np.memmap:
-        return Mapped(x, name)
-    return Held(x, name)
+        return MemmapSource(x, name)
+    return ArraySource(x, name)
 
 
 def dtypes_of(parts: Sequence[Any]) -> tuple[np.dtype[Any], ...]:
@@ -84,7 +84,7 @@ def dtypes_of(parts: Sequence[Any]) -> tuple[np.dtype[Any], ...]:
     )
 
 
-class Held(Source):
+class ArraySource(Source):
     """An array in memory, of which regions are views; or a number, which is its own part."""
 
     def __init__(self, x: Any, name: str) -> None:
@@ -97,7 +97,7 @@ class Held(Source):
         return self._array[region] if self.number is None else self.number
 
 
-class Stored(Source):
+class StoreSource(Source):
     """An array of a store."""
 
     def __init__(self, store: Store, x: Any, name: str) -> None:
@@ -143,7 +143,7 @@ class Stored(Source):
         return OSError(msg)
 
 
-class Mapped(Source):
+class MemmapSource(Source):
     """
     A memory map, read through its file.
 

@@ -14,7 +14,7 @@ from ..._core.protocols import NDArray, Result, UnevenError
 from ..._core.threads import get_num_threads, submitted, threads
 from ...interop.units import numbers_of
 from . import Shape, is_stream
-from .sources import Held, Source, dtypes_of, source_of
+from .sources import ArraySource, Source, dtypes_of, source_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -161,7 +161,7 @@ class Streams:
 
     def _read_whole(self, name: str, source: Source) -> Any:
         """Read what meets each chunk."""
-        if isinstance(source, Held):
+        if isinstance(source, ArraySource):
             return source.read(tuple(slice(0, n) for n in source.shape))
         _require_memory(name, prod(source.shape), source, self._largest)
         return source.read(tuple(slice(0, n) for n in source.shape))
