@@ -61,9 +61,7 @@ def main():
         Client(cluster) as client,
         tempfile.TemporaryDirectory() as folder,
     ):
-        client.run(
-            __import__, "calipers._derivatives.jacobian"
-        )  # as where they have been at work before
+        client.run(calipers.warmup)  # as on workers that have been in use before
         options = {"method": "2-point", "args": (steps,), "checkpoint": f"{folder}/kept"}
         found, spread = measured(lambda: calipers.jacobian(sensors, x, workers=client, **options))
         print(f"on {workers} workers:     {spread:8.2f} s, {alone / spread:.2f} times as fast")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import calipers._compare.closeness
+import calipers
 import calipers.testing
 
 FUNCTIONS = ("allclose", "isclose", "array_equal")
@@ -23,7 +23,7 @@ ASSERTIONS = tuple(
 )
 # Whose functions are replaced, by those of which module, and which.
 PATCHES = {
-    "numpy": (np, calipers._compare.closeness, FUNCTIONS),
+    "numpy": (np, calipers, FUNCTIONS),
     "testing": (np.testing, calipers.testing, ASSERTIONS),
 }
 
@@ -100,7 +100,8 @@ class Comparison:
         for name in names:
             original = getattr(home, name)
             replacement = getattr(substitute, name)
-            setattr(substitute, f"_numpy_{name}", self._noticed(original))
+            module = sys.modules[replacement.__module__]
+            setattr(module, f"_numpy_{name}", self._noticed(original))
             for module in modules:
                 if vars(module).get(name) is original:
                     setattr(module, name, self._patched(name, original, replacement))

@@ -113,14 +113,14 @@ def chunked_pair(memory_limit: Any, **arrays: Any) -> ChunkedPair | None:
     given = tuple(arrays.values())
     home = None
     if any(map(_is_dask, given)):
-        home = "..interop.dask", "DaskBlocks"
+        home = "...interop.dask", "DaskBlocks"
     elif any(map(is_stream, given)):
         home = ".streams", "Streams"
         if len(given) == 2 and given[0] is given[1]:
             msg = f"{' and '.join(arrays)} are one iterator, which can be read only once: pass two"
             raise ValueError(msg)
     elif any(store.owns(x) for x in given for store in STORES) or _mapped(given) > limit:
-        home = ".blocks", "Blocks"
+        home = ".sources", "Blocks"
     if home is None:
         return None
     module, name = home
