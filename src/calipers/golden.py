@@ -25,11 +25,17 @@ from ._core.libraries import library_of
 from ._core.protocols import NDArray
 from ._core.report import Report, index_text, labelled
 from ._core.types import PyTree
-from ._diagnose.callables import Answer
+from ._diagnose.callables import Result
 from ._diagnose.error_units import difference, rms_of
 from ._diagnose.inputs import as_inputs
 from ._gradcheck.report import CalipersWarning
-from ._probes.trials import Subject, Trial, how_far, side_of, trial
+from ._probes.trials import (
+    ProbedFunction,
+    Trial,
+    describe_difference,
+    trial,
+    unlimited_implementation,
+)
 
 __all__ = ["GoldenCheck", "check", "record"]
 
@@ -43,7 +49,7 @@ _VERSION = 1
 _KEYS = {"version", "inputs", "stored", "results", "allowed", "environment"}
 # Inputs of more bytes are known by their hash only.
 _STORED_BYTES = 1 << 24
-_LINES = 12
+_MAX_CHANGES = 12
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,9 +95,11 @@ class GoldenCheck(Report):
     def __str__(self) -> str:
         """Return the verdict, the reason, and the changes since."""
         lines = [f"{self.kind}: {self.reason}"]
-        lines += [labelled("changed", text[:72]) for text in self.changes[:_LINES]]
-        if len(self.changes) > _LINES:
-            lines.append(labelled("changed", f"{len(self.changes) - _LINES} more: see .changes"))
+        lines += [labelled("changed", text[:72]) for text in self.changes[:_MAX_CHANGES]]
+        if len(self.changes) > _MAX_CHANGES:
+            lines.append(
+                labelled("changed", f"{len(self.changes) - _MAX_CHANGES} more: see .changes")
+            )
         return "\n".join(lines)
 
     def _contents(self) -> dict[str, Any]:
@@ -151,12 +159,12 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
         msg = f"path is {path!r}, but its folder does not exist: create it first"
         raise FileNotFoundError(msg)
     described, stored = _described(inputs), _is_stored(inputs)
-    subject = Subject(f, inputs)
-    again = subject.trial("second call", subject.side(subject.inputs))
+    subject = ProbedFunction(f, inputs)
+    again = subject.compare("second call", subject.implementation(subject.inputs))
     if not again:
         warn(f"f is not deterministic ({again}): the first result is recorded", CalipersWarning)
-    arrays = {f"result{k}": x for k, x in enumerate(subject.plain.arrays)}
-    arrays["unit"] = subject.unit
+    arrays = {f"result{k}": x for k, x in enumerate(subject.result.arrays)}
+    arrays["unit"] = subject.noise_level
     if stored:
         arrays |= {
             f"input{k}": x for k, x in enumerate(subject.inputs) if isinstance(x, np.ndarray)
@@ -166,10 +174,10 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
         "version": _VERSION,
         "inputs": described,
         "stored": stored,
-        "results": len(subject.plain.arrays),
-        "names": subject.plain.names,
-        "dtypes": subject.plain.dtypes,
-        "allowed": subject.ask.allowed,
+        "results": len(subject.result.arrays),
+        "names": subject.result.names,
+        "dtypes": subject.result.dtypes,
+        "allowed": subject.evidence.allowed,
         "environment": fingerprint(),
     }
     arrays["about"] = np.array(json.dumps(about, indent=1))
@@ -232,11 +240,11 @@ def check(
     given = _inputs(path, about, arrays) if inputs is None else several(inputs)
     if inputs is not None:
         _require_same(path, about["inputs"], _described(inputs))
-    answer = side_of("f", f, given)(as_inputs(given))
+    answer = unlimited_implementation("f", f, given)(as_inputs(given))
     results = tuple(arrays[f"result{k}"] for k in range(about["results"]))
     # Records of before have no names, and no dtypes of results that are held in wider ones.
     names, dtypes = (tuple(about.get(*x)) for x in (("names", answer.names), ("dtypes", ())))
-    expected = Answer(results, names=names, given=dtypes or answer.dtypes)
+    expected = Result(results, names=names, native_dtypes=dtypes or answer.dtypes)
     apart = trial("f", answer, expected, lambda: arrays["unit"], about["allowed"])
     since = tuple(changes(about["environment"], fingerprint()))
     kind, reason = _kind(answer, apart), _reason(apart)
@@ -245,7 +253,7 @@ def check(
     return GoldenCheck(kind, reason, apart, since)
 
 
-def _kind(answer: Answer, apart: Trial) -> str:
+def _kind(answer: Result, apart: Trial) -> str:
     if answer.error is not None:
         return "RAISES"
     return "EQUAL" if apart.equal else "ROUNDING" if apart else "DIFFERENT"
@@ -256,17 +264,17 @@ def _reason(apart: Trial) -> str:
         return apart.problem
     if apart.equal:
         return f"all {apart.size} elements are equal to the last bit"
-    return how_far(apart, apart.allowed)
+    return describe_difference(apart, apart.allowed)
 
 
-def _worst(answer: Answer, expected: Answer, unit: NDArray) -> str:
+def _worst(answer: Result, expected: Result, unit: NDArray) -> str:
     """Name the element with the largest difference, in units of the expected rounding error."""
     units = np.concatenate([np.maximum(u, rms_of(u)) for u in expected.split(unit)])
     with np.errstate(all="ignore"):
         errors = np.abs(difference(answer, expected)) / units
     errors[np.isnan(errors)] = np.where(units > 0, np.inf, 0.0)[np.isnan(errors)]
     k = int(np.argmax(errors))
-    output, index = expected.place(k)
+    output, index = expected.locate(k)
     key = expected.names[output] if expected.names else ""
     if not key and len(expected.arrays) > 1:
         key = f"[{output}]"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from calipers._diagnose.callables import Budget, Side
-from calipers._diagnose.errors import casting_in_part
-from calipers._diagnose.evidence import Inquiry
+from calipers._diagnose.callables import Budget, Implementation
+from calipers._diagnose.errors import find_partial_cast
+from calipers._diagnose.evidence import Evidence
 
 X = np.random.default_rng(0).uniform(1, 2, 20000).astype(np.float32)
 UNIT = 2.0**-24
@@ -26,9 +26,11 @@ def side(noise=0.0, *, bent=0.0, factor=0.0):
 
 def told(f, g):
     budget = Budget(256)
-    sides = Side("f", f, (X,), budget), Side("g", g, (X,), budget)
-    q = Inquiry(*sides, (X,), "float32", "fg")
-    return casting_in_part(q, {name: own(q.wide_inputs) for name, own in q.sides.items()})
+    sides = Implementation("f", f, (X,), budget), Implementation("g", g, (X,), budget)
+    q = Evidence(*sides, (X,), "float32", "fg")
+    return find_partial_cast(
+        q, {name: own(q.wide_inputs) for name, own in q.implementations.items()}
+    )
 
 
 @pytest.mark.parametrize(

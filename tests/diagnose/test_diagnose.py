@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._diagnose.error_units import Moves
+from calipers._diagnose.error_units import Perturbations
 from tests.data.verdict_cases import CASES, REVIEWED, TRANSFORMS
 
 from .pairs import decided_right, decided_wrong
@@ -607,13 +607,13 @@ def test_a_tolerance_for_what_is_unstable():
 def test_moves():
     """Changes of unit size on average, random sign and many sizes; others by each seed."""
     x = np.ones(10_000)
-    (change,) = ((y - 1) / 1e-3 for y in Moves([x])(1e-3, 5, wide=False))
+    (change,) = ((y - 1) / 1e-3 for y in Perturbations([x])(1e-3, 5, wide=False))
     assert np.sqrt(np.mean(change**2)) == pytest.approx(1, abs=0.02)
     assert abs(change.mean()) < 0.05
     assert np.std(np.abs(change)) > 0.2
-    (other,) = ((y - 1) / 1e-3 for y in Moves([x])(1e-3, 6, wide=False))
+    (other,) = ((y - 1) / 1e-3 for y in Perturbations([x])(1e-3, 6, wide=False))
     assert abs(np.corrcoef(change, other)[0, 1]) < 0.05
-    (single,) = Moves([x.astype(np.float32)])(2.0**-24, 5, wide=True)
+    (single,) = Perturbations([x.astype(np.float32)])(2.0**-24, 5, wide=True)
     assert single.dtype == np.float64
     assert (single != 1).all()
 

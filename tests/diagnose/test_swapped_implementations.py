@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._diagnose.callables import Answer, Budget, Side
-from calipers._diagnose.error_units import Moves, is_rough
+from calipers._diagnose.callables import Budget, Implementation, Result
+from calipers._diagnose.error_units import Perturbations, is_stepwise
 from tests.data.verdict_cases import CASES, HELD_OUT, REVIEWED
 
 from .pairs import decided_right, decided_wrong
@@ -66,8 +66,8 @@ def stepped(x):
     ],
 )
 def test_what_stays_and_jumps_is_rough_and_what_is_bent_is_not(f, rough):
-    side, wide = Side("f", f, [X], Budget(9)), X.astype(float)
-    assert is_rough(side, Answer((f(wide),)), Moves([X]), 0.1, 5) == rough
+    side, wide = Implementation("f", f, [X], Budget(9)), X.astype(float)
+    assert is_stepwise(side, Result((f(wide),)), Perturbations([X]), 0.1, 5) == rough
 
 
 @pytest.mark.parametrize(

@@ -25,33 +25,35 @@ _X87_BYTES = 10  # of a long double that is one of the processor's; the rest is 
 
 
 @dataclass(frozen=True)
-class Answer:
+class Result:
     """What a side returned, as arrays in order; or what it raised."""
 
     arrays: tuple[NDArray, ...] = ()
     error: Exception | None = None
     names: tuple[str, ...] = ()  # of the arrays: the keys that lead to each
-    given: tuple[str, ...] = ()  # the dtypes that were returned, where arrays hold them in wider
+    native_dtypes: tuple[
+        str, ...
+    ] = ()  # the dtypes that were returned, where arrays hold them in wider
 
     @property
     def dtypes(self) -> tuple[str, ...]:
         """The names of the dtypes that were returned."""
-        return self.given or tuple(x.dtype.name for x in self.arrays)
+        return self.native_dtypes or tuple(x.dtype.name for x in self.arrays)
 
     def bits(self) -> tuple[Any, ...]:
         """Return what two answers that are the same to the last bit have in common."""
-        arrays = tuple((x.shape, x.dtype.str, raw(x).tobytes()) for x in self.arrays)
+        arrays = tuple((x.shape, x.dtype.str, raw_bytes(x).tobytes()) for x in self.arrays)
         return *arrays, *self.dtypes
 
     def title(self, k: int) -> str:
         """Return how one of the arrays is reached: by its keys, or by its place."""
         return (self.names[k] if self.names else "") or str(k)
 
-    def joined(self) -> "Answer":
+    def joined(self) -> "Result":
         """Return several numbers as one array; all else as it is."""
         if len(self.arrays) < 2 or any(self.names) or {*self.shapes} != {()}:
             return self
-        return Answer((np.array([x[()] for x in self.arrays]),), names=("",))
+        return Result((np.array([x[()] for x in self.arrays]),), names=("",))
 
     def numbers(self, dtype: Any) -> NDArray:
         """Return all real numbers, one after the other; a complex one is two."""
@@ -65,14 +67,14 @@ class Answer:
     @property
     def integers(self) -> NDArray:
         """Which of the real numbers are integers or truth values."""
-        return self.spread(np.array([x.dtype.kind in "biu" for x in self.arrays], bool))
+        return self.repeat_each(np.array([x.dtype.kind in "biu" for x in self.arrays], bool))
 
     @property
     def _counts(self) -> NDArray:
         """How many real numbers each array is."""
         return np.array([x.size * real_parts(x.dtype) for x in self.arrays], int)
 
-    def spread(self, values: NDArray) -> NDArray:
+    def repeat_each(self, values: NDArray) -> NDArray:
         """Return what there is of each array for each of its real numbers."""
         return np.repeat(values, self._counts)
 
@@ -80,7 +82,7 @@ class Answer:
         """Return what belongs to each array, of one item for each of the real numbers."""
         return np.split(numbers, np.cumsum(self._counts)[:-1])
 
-    def place(self, number: int) -> tuple[int, tuple[int, ...]]:
+    def locate(self, number: int) -> tuple[int, tuple[int, ...]]:
         """Return which array a real number is of, and the index of its element there."""
         starts = np.cumsum(self._counts) - self._counts
         k = int(np.searchsorted(starts, number, side="right")) - 1
@@ -98,12 +100,12 @@ class Answer:
         return tuple((x.shape, x.dtype.kind == "c") for x in self.arrays)
 
 
-def comparable(*answers: Answer) -> bool:
+def comparable(*answers: Result) -> bool:
     """Tell whether answers can be compared number by number: none of them is an error."""
     return all(x.error is None and x.forms == answers[0].forms for x in answers)
 
 
-def other_names(f: Answer, g: Answer) -> str | None:
+def describe_name_mismatch(f: Result, g: Result) -> str | None:
     """Tell the names of results where f and g give other ones; a tuple has none, and suits any."""
     names = [dict.fromkeys(filter(None, x.names)) for x in (f, g)]
     if not all(names) or names[0].keys() == names[1].keys():
@@ -111,7 +113,7 @@ def other_names(f: Answer, g: Answer) -> str | None:
     return "f returns results named {}, and g {}".format(*map(", ".join, names))
 
 
-def raw(x: NDArray) -> NDArray:
+def raw_bytes(x: NDArray) -> NDArray:
     """Return the bytes of an array, a row for each element; padding is left out."""
     parts = reals(np.ascontiguousarray(x))
     rows = parts.view(np.uint8).reshape(parts.size, parts.itemsize)
@@ -120,12 +122,12 @@ def raw(x: NDArray) -> NDArray:
     return rows.reshape(x.size, rows.shape[1] * real_parts(x.dtype))
 
 
-def listed(x: tuple[Any, ...]) -> str:
+def join_or_none(x: tuple[Any, ...]) -> str:
     """Write several things, or that there are none."""
     return ", ".join(map(str, x)) or "none"
 
 
-def in_a_line(error: BaseException) -> str:
+def one_line_error(error: BaseException) -> str:
     """Write what was raised so that it is part of a sentence, and moves no cursor."""
     text = " ".join(str(error).split())
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -141,35 +143,37 @@ class BudgetError(Exception):
 class Budget:
     """How many calls of both sides are left; who waits for longer than a second is told."""
 
-    most: int
+    limit: int
     spent: int = 0
-    told: float = field(default_factory=lambda: time.perf_counter() + 1)  # when to tell again
+    next_message_time: float = field(
+        default_factory=lambda: time.perf_counter() + 1
+    )  # when to tell again
 
     @property
-    def left(self) -> int:
-        return self.most - self.spent
+    def remaining(self) -> int:
+        return self.limit - self.spent
 
     def take(self) -> None:
-        if self.left <= 0:
+        if self.remaining <= 0:
             raise BudgetError
         self.spent += 1
-        if time.perf_counter() > self.told:
-            self.told = time.perf_counter() + 0.2
-            _tell(f"\rdiagnose: {self.spent} of at most {self.most} calls ")
+        if time.perf_counter() > self.next_message_time:
+            self.next_message_time = time.perf_counter() + 0.2
+            _print_progress(f"\rdiagnose: {self.spent} of at most {self.limit} calls ")
 
     def end(self) -> None:
         """Leave no line behind."""
-        _tell("\r\033[K")
+        _print_progress("\r\033[K")
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     """Write on the terminal, if there is one: without a console, there is no stderr either."""
     if sys.stderr is not None and sys.stderr.isatty():
         print(line, end="", file=sys.stderr, flush=True)
 
 
 @dataclass
-class Side:
+class Implementation:
     """
     One implementation, called with arrays of the library that it takes.
 
@@ -185,32 +189,40 @@ class Side:
     seconds: float = float("inf")
     copies: bool = True  # arguments, for calls that may write into them
     writes: dict[tuple[Any, ...], bool] = field(default_factory=dict)  # so, by dtypes of arguments
-    sent: Callable[[Any, Any], Any] | None = None  # makes an argument; None before the first call
-    restless: bool = False  # whether it gave other results when it was asked again where it moved
-    joins: bool = False  # the numbers that it returns, as the other side gives an array of them
+    convert: Callable[[Any, Any], Any] | None = (
+        None  # makes an argument; None before the first call
+    )
+    is_nondeterministic: bool = (
+        False  # whether it gave other results when it was asked again where it moved
+    )
+    merges_numbers: bool = (
+        False  # the numbers that it returns, as the other side gives an array of them
+    )
 
     @property
-    def arrays_of(self) -> str:
+    def array_library(self) -> str:
         """Name the library whose arrays it is called with: the first, of several."""
-        if isinstance(self.sent, partial):
-            return type(self.sent.args[0]).__name__.lower()
+        if isinstance(self.convert, partial):
+            return type(self.convert.args[0]).__name__.lower()
         library = next(filter(None, map(library_of, self.likes)), None)
         return (
-            "NumPy" if library is None or self.sent is _as_numpy else type(library).__name__.lower()
+            "NumPy"
+            if library is None or self.convert is _as_numpy
+            else type(library).__name__.lower()
         )
 
-    def __call__(self, inputs: Sequence[Any]) -> Answer:
+    def __call__(self, inputs: Sequence[Any]) -> Result:
         """Return what the function gives for the inputs, which stay as they are."""
-        if self.sent is not None:
-            return self._answer(inputs, self.sent)
+        if self.convert is not None:
+            return self._evaluate(inputs, self.convert)
         answers = []
-        for way in chain([_as_given], _other_ways(self.likes)):
-            answers.append(self._answer(inputs, way))
+        for way in chain([_as_original_type], _alternative_conversions(self.likes)):
+            answers.append(self._evaluate(inputs, way))
             error = answers[-1].error
             if error is None or not _refuses_type(error, self._types(inputs, way)):
-                self.sent = way
+                self.convert = way
                 return answers[-1]
-        self.sent = _as_given
+        self.convert = _as_original_type
         return answers[0]
 
     def _types(self, inputs: Sequence[Any], way: Callable[[Any, Any], Any]) -> set[type[Any]]:
@@ -218,7 +230,7 @@ class Side:
         pairs = zip(inputs, self.likes, strict=True)
         return {type(way(x, like)) for x, like in pairs if isinstance(x, np.ndarray)}
 
-    def _answer(self, inputs: Sequence[Any], sent: Callable[[Any, Any], Any]) -> Answer:
+    def _evaluate(self, inputs: Sequence[Any], sent: Callable[[Any, Any], Any]) -> Result:
         self.budget.take()
         self.calls += 1
         # After a first call that left its copies as they were, it is given arrays themselves: by
@@ -226,40 +238,40 @@ class Side:
         dtypes = tuple(x.dtype for x in inputs if isinstance(x, np.ndarray))
         first = self.copies and dtypes not in self.writes
         copied = first or self.writes.get(dtypes, False)
-        arguments = [_own(x, copied) for x in inputs]
+        arguments = [_private_argument(x, copied) for x in inputs]
         started = time.perf_counter()
         try:
             with np.errstate(all="ignore"):
                 passed = [sent(x, like) for x, like in zip(arguments, self.likes, strict=True)]
                 y = self.call(*passed)
         except Exception as error:
-            return Answer(error=error)
+            return Result(error=error)
         self.seconds = min(self.seconds, time.perf_counter() - started)
         try:
             leaves = list(_leaves(y, self.name))
         except TypeError:  # it is nothing that can be compared
             raise
         except Exception as error:  # what runs later, on a device say, raises when it is asked for
-            return Answer(error=error)
-        answer = Answer(
+            return Result(error=error)
+        answer = Result(
             tuple(leaf.array for leaf in leaves),
             names=tuple(leaf.keys for leaf in leaves),
-            given=tuple(leaf.dtype for leaf in leaves),
+            native_dtypes=tuple(leaf.dtype for leaf in leaves),
         )
         del y  # unless the side keeps it
-        _soil(answer.arrays, self.budget.spent // 2)  # f and g are called in turns
+        _poison_memory(answer.arrays, self.budget.spent // 2)  # f and g are called in turns
         if first:
             pairs = zip(arguments, inputs, strict=True)
             self.writes[dtypes] = any(_differ(x, then) for x, then in pairs)
-        return answer.joined() if self.joins else answer
+        return answer.joined() if self.merges_numbers else answer
 
 
-SOIL = (0xFF, 0x3F)  # bytes of a NaN in any format, and of a number
+POISON_BYTES = (0xFF, 0x3F)  # bytes of a NaN in any format, and of a number
 _SEVERAL = 1 << 20  # bytes of what is soiled more than once: there may be scratch of the same size
 _FRESH = 1 << 25  # bytes that the system gives as zeros, time and again
 
 
-def _soil(arrays: Sequence[NDArray], turn: int) -> None:
+def _poison_memory(arrays: Sequence[NDArray], turn: int) -> None:
     """
     Write over free memory of the sizes that results had, and not the same in each turn.
 
@@ -267,7 +279,7 @@ def _soil(arrays: Sequence[NDArray], turn: int) -> None:
     """
     sizes = [x.nbytes for x in arrays if x.nbytes < _FRESH]
     counts = [4 if size <= _SEVERAL else 1 for size in sizes]
-    byte = SOIL[turn % len(SOIL)]
+    byte = POISON_BYTES[turn % len(POISON_BYTES)]
     for size, count in zip(sizes, counts, strict=True):
         _ = [np.full(size, byte, np.uint8) for _ in range(count)]  # held together, and given back
 
@@ -298,7 +310,7 @@ def _refuses_type(error: Exception, types: Iterable[type[Any]]) -> bool:
     return bool(foreign)
 
 
-def _as_given(x: Any, like: Any) -> Any:
+def _as_original_type(x: Any, like: Any) -> Any:
     """Return an array as what the caller gave: a library's, or a number."""
     if not isinstance(x, np.ndarray):
         return x
@@ -308,33 +320,33 @@ def _as_given(x: Any, like: Any) -> Any:
     return x[()] if not isinstance(like, np.ndarray) and np.ndim(like) == 0 else x
 
 
-def _other_ways(likes: Sequence[Any]) -> Iterator[Callable[[Any, Any], Any]]:
+def _alternative_conversions(likes: Sequence[Any]) -> Iterator[Callable[[Any, Any], Any]]:
     """Give other ways to hand arrays over: as NumPy's, and as those of libraries that are there."""
     libraries = {library_of(like) for like in likes}
     if libraries - {None}:
         yield _as_numpy
     for library in loaded_libraries():
         if library not in libraries:
-            yield partial(_of_library, library)
+            yield partial(_as_library_array, library)
 
 
 def _as_numpy(x: Any, like: Any) -> Any:
     return x
 
 
-def _of_library(library: ArrayLibrary, x: Any, like: Any) -> Any:
+def _as_library_array(library: ArrayLibrary, x: Any, like: Any) -> Any:
     return library.from_numpy(x) if isinstance(x, np.ndarray) else x
 
 
-def _own(x: Any, copied: bool) -> Any:
+def _private_argument(x: Any, copied: bool) -> Any:
     """Return an argument that a call may change; an array only if such are to be copied."""
     if isinstance(x, np.ndarray):  # one with gaps stays: its layout is what is asked about
         return x.copy(order="K") if copied and x.flags.forc else x
     held, together = apart(x)
-    return together([_fresh(leaf) for _, leaf in held])
+    return together([_copy_mutable(leaf) for _, leaf in held])
 
 
-def _fresh(x: Any) -> Any:
+def _copy_mutable(x: Any) -> Any:
     """Copy what draws random numbers, which goes on from where the caller's stands, and the like.
 
     What else there is, a model say, is the caller's own.
@@ -380,13 +392,16 @@ def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Itera
     library = library_of(y)
     array = np.asarray(y) if library is None else np.asarray(library.fetch(y))
     if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
-        msg = f"{name} must return numbers, got {_told(y)}: return an array, or a tuple of arrays"
+        msg = (
+            f"{name} must return numbers, got {_describe_nonnumeric(y)}: return an array, or a "
+            "tuple of arrays"
+        )
         raise TypeError(msg)
     own = array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()
     yield _Leaf(keys, own, array.dtype.name)
 
 
-def _told(y: Any) -> str:
+def _describe_nonnumeric(y: Any) -> str:
     """Say what was returned that is no number, and why, if that is not plain."""
     if isinstance(y, int):
         return "an integer of more than 64 bits"

@@ -16,10 +16,17 @@ from .._core.containers import several
 from .._core.dtypes import ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, Widens
-from .callables import Answer, Budget, BudgetError, Side
-from .error_units import Size, rms_of, size_of
-from .evidence import Inquiry
-from .inputs import Nest, as_inputs, format_of, format_of_results, is_movable, longest_axis
+from .callables import Budget, BudgetError, Implementation, Result
+from .error_units import ErrorNorms, error_norms, rms_of
+from .evidence import Evidence
+from .inputs import (
+    NestedInputs,
+    as_inputs,
+    format_of,
+    format_of_results,
+    is_perturbable,
+    longest_axis,
+)
 from .isolate import in_a_process
 from .report import Diagnosis, diagnosis_of
 from .rules import decide, with_integers_as_numbers
@@ -146,7 +153,7 @@ def diagnose(
     """
     started = time.perf_counter()
     require_callable(f=f, g=g)
-    nest = Nest(several(inputs))
+    nest = NestedInputs(several(inputs))
     names = [f"input {title}" for title in nest.titles]
     arrays = as_inputs(nest.leaves, names)
     form = format_of(arrays, dtype, names)
@@ -154,15 +161,17 @@ def diagnose(
     length = _length(reduction, arrays)
     allowance = Budget(_calls(budget))
     sides = (
-        Side("f", nest.called(f), nest.leaves, allowance),
-        Side("g", nest.called(g), nest.leaves, allowance),
+        Implementation("f", nest.accepting_leaves(f), nest.leaves, allowance),
+        Implementation("g", nest.accepting_leaves(g), nest.leaves, allowance),
     )
     rows = _batch(batch, nest)
-    reference = reference and nest.called(reference)
-    inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, as_integer(seed, "seed"))
+    reference = reference and nest.accepting_leaves(reference)
+    inquiry = Evidence(
+        *sides, arrays, form, wide, reference, length, rows, as_integer(seed, "seed")
+    )
     inquiry.titles, inquiry.owners = nest.titles, nest.owners
     inquiry.unpacked = isinstance(inputs, (tuple, list))
-    inquiry.options = _given(
+    inquiry.options = _nondefault_options(
         dtype=dtype if dtype is None else form,
         float64=float64,
         reduction=reduction,
@@ -170,7 +179,7 @@ def diagnose(
         budget=budget,
         isolate=isolate,
     )
-    by_results = dtype is None and not any(map(is_movable, arrays))
+    by_results = dtype is None and not any(map(is_perturbable, arrays))
     try:
         if not isolate:
             return _judged(inquiry, started, by_results)
@@ -179,31 +188,31 @@ def diagnose(
         allowance.end()
     if isinstance(found, Diagnosis):
         return replace(found, inputs=inquiry.inputs)
-    error = Answer(error=RuntimeError(found.reason))
-    inquiry.of_f, inquiry.of_g = error, error
+    error = Result(error=RuntimeError(found.reason))
+    inquiry.result_f, inquiry.result_g = error, error
     return diagnosis_of(Verdict(RAISES, found.reason), inquiry, time.perf_counter() - started)
 
 
 @np.errstate(all="ignore")
-def _judged(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
+def _judged(inquiry: Evidence, started: float, by_results: bool) -> Diagnosis:
     """Reach a verdict; where no input has a format, the working one is that of the results."""
     try:
         if by_results:
-            inquiry.form = format_of_results(inquiry.of_f, inquiry.of_g)
+            inquiry.form = format_of_results(inquiry.result_f, inquiry.result_g)
         verdict, inquiry = with_integers_as_numbers(inquiry, decide(inquiry))
     except BudgetError:
-        spent = inquiry.f.budget.most
+        spent = inquiry.f.budget.limit
         inquiry.evidence["budget"] = spent
         verdict = Verdict(SUSPECT, f"undecided after {spent} calls; pass a larger budget")
     return diagnosis_of(verdict, inquiry, time.perf_counter() - started)
 
 
-def _sent(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
+def _sent(inquiry: Evidence, started: float, by_results: bool) -> Diagnosis:
     """Judge for another process, which has the inputs: not all of them may be sent back to it."""
     return replace(_judged(inquiry, started, by_results), inputs=())
 
 
-def _given(**options: Any) -> dict[str, str]:
+def _nondefault_options(**options: Any) -> dict[str, str]:
     """Return, as code, what of diagnose's options is not its default."""
     defaults = diagnose.__kwdefaults__ or {}
     named = {name: x for name, x in options.items() if x != defaults[name]}
@@ -246,7 +255,7 @@ def _calls(budget: Any) -> int:
     return int(budget)
 
 
-def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
+def _batch(batch: Any, nest: NestedInputs) -> tuple[int, ...]:
     """Return which leaves have a batch: inputs that are arrays themselves."""
     places = batch if np.iterable(batch) else (batch,)
     count = len(set(nest.owners))
@@ -259,7 +268,7 @@ def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
             told = known if count else "there are none: pass batch=()"
             msg = f"batch names input {k}: {told}"
             raise ValueError(msg)
-    return tuple(nest.places(places))
+    return tuple(nest.leaf_indices(places))
 
 
 @np.errstate(all="ignore")
@@ -329,20 +338,20 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
         raise ValueError(msg)
     form = format_of((actual, expected), None, ("actual", "expected"))
     allowance = Budget(2)
-    first = Side("f", lambda: actual, (), allowance)
-    second = Side("g", lambda: expected, (), allowance)
+    first = Implementation("f", lambda: actual, (), allowance)
+    second = Implementation("g", lambda: expected, (), allowance)
     if reference.dtype.kind in "fc" and np.finfo(reference.dtype).eps >= 2 * ROUNDOFF[form]:
         msg = f"reference must have higher precision than {form}, got {reference.dtype}"
         raise ValueError(msg)
     answers = [first(()), second(())]
-    r = Answer((reference,))
+    r = Result((reference,))
     numbers = r.numbers(np.float64)
     unit = ROUNDOFF[form] * np.hypot(numbers, rms_of(numbers))
     unit = np.maximum(unit, SMALLEST.get(form, 0.0) / 2)  # of subnormal numbers
     unit[~np.isfinite(unit)] = np.inf
-    q = Inquiry(first, second, (actual, expected, reference), form)
-    q.given(answers[0], answers[1], r, unit)
-    sizes = [size_of(q.off(answer), unit) for answer in answers]
+    q = Evidence(first, second, (actual, expected, reference), form)
+    q.set_results(answers[0], answers[1], r, unit)
+    sizes = [error_norms(q.deviation(answer), unit) for answer in answers]
     found = diagnosis_of(_by_arrays(q, sizes, answers), q, time.perf_counter() - started)
     return replace(found, calls={}, names=("actual", "expected"))
 
@@ -355,8 +364,8 @@ def _as_array(x: Any, name: str) -> NDArray:
         raise ValueError(msg + "by one") from None
 
 
-def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:
-    far = [size.least for size in sizes]
+def _by_arrays(q: Evidence, sizes: list[ErrorNorms], answers: list[Result]) -> Verdict:
+    far = [size.robust for size in sizes]
     unit = f"the rounding error of {q.form}"
     largest = f"{max(far):.3g} x {unit} (limit {q.allowed:.3g})"
     nearer = "both are equally close to the reference"
@@ -370,17 +379,20 @@ def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:
         error = f"{far[0]:.3g} x {unit}"
         off = "" if max(far) <= q.allowed else f", but off the reference by {error}"
         if sizes[0].broken:
-            off = f", but {sizes[0].broken} of {q.apart.size} are not finite, unlike the reference"
+            off = (
+                f", but {sizes[0].broken} of {q.difference.size} are not finite, unlike the "
+                "reference"
+            )
         return Verdict(EQUAL, f"all results are equal to the last bit{off}")
     if all(answer.integers.all() for answer in answers):
-        told = differing(int(np.count_nonzero(q.apart)), q.apart.size, "integer")
+        told = differing(int(np.count_nonzero(q.difference)), q.difference.size, "integer")
         return Verdict(SUSPECT, f"{told}, and integers are not rounded; {nearer}")
     if sizes[0].broken or sizes[1].broken:
         counts = {"actual": sizes[0].broken, "expected": sizes[1].broken}
         name = max(counts, key=counts.__getitem__)
         numbers = answers[name == "expected"].numbers(np.float64)
-        assert q.standard is not None
-        known = np.isfinite(q.standard[1].numbers(np.float64))
+        assert q.reference is not None
+        known = np.isfinite(q.reference[1].numbers(np.float64))
         lost = int(np.count_nonzero(known & ~np.isfinite(numbers)))
         if not lost:
             told = f"{counts[name]} of {numbers.size} results of {name} differ from the reference, "

@@ -10,16 +10,18 @@ import numpy as np
 from .._core.dtypes import SMALLEST, reals
 from .._core.protocols import NDArray
 from .._kernels.diagnose import ADD_SQUARES, COSINE, MOVE, WEIGH
-from .callables import Answer, Side, comparable, in_a_line, listed
-from .inputs import WIDER, is_movable
-from .verdict import FLAT, ILL
+from .callables import Implementation, Result, comparable, join_or_none, one_line_error
+from .inputs import HIGHER_PRECISION, is_perturbable
+from .verdict import ILL_CONDITIONED, INSENSITIVE
 
 _OUTLYING = 100.0  # times that one move does more than another
 _AGAIN = 0.05  # of what it did: as much is not another order of summation
-MOVES = 8  # of the inputs: the estimate is then off by a factor of 1.8 at most, 19 times of 20
+N_PERTURBATIONS = (
+    8  # of the inputs: the estimate is then off by a factor of 1.8 at most, 19 times of 20
+)
 
 
-class Moves:
+class Perturbations:
     """
     Inputs of which each number is changed by about delta of it, at random.
 
@@ -33,12 +35,14 @@ class Moves:
 
     def __call__(self, delta: float, seed: int, wide: bool) -> list[Any]:
         return [
-            self._moved(k, x, delta, (seed + 1000 * k) % 2**64, wide) if is_movable(x) else x
+            self._perturbed(k, x, delta, (seed + 1000 * k) % 2**64, wide)
+            if is_perturbable(x)
+            else x
             for k, x in enumerate(self._inputs)
         ]
 
-    def _moved(self, k: int, x: NDArray, delta: float, seed: int, wide: bool) -> NDArray:
-        kind = WIDER[x.dtype.name] if wide else x.dtype
+    def _perturbed(self, k: int, x: NDArray, delta: float, seed: int, wide: bool) -> NDArray:
+        kind = HIGHER_PRECISION[x.dtype.name] if wide else x.dtype
         if (k, kind) not in self._memory:
             self._memory[k, kind] = np.empty(x.size, kind)
         out = self._memory[k, kind]
@@ -59,7 +63,7 @@ class Moves:
         return result
 
 
-def difference(a: Answer, b: Answer) -> NDArray:
+def difference(a: Result, b: Result) -> NDArray:
     """Return how far two answers are apart; 0 for equal infinities, and for two NaN."""
     dtypes = [x.dtype for answer in (a, b) for x in answer.arrays]
     # Integers of 64 bits are not all numbers of float64.
@@ -74,7 +78,7 @@ def difference(a: Answer, b: Answer) -> NDArray:
 
 
 @dataclass(frozen=True)
-class Size:
+class ErrorNorms:
     """How large errors are, in units."""
 
     rms: float
@@ -86,12 +90,12 @@ class Size:
     absolute: float  # the root of the mean square of the errors themselves
 
     @property
-    def least(self) -> float:
+    def robust(self) -> float:
         """By elements or by norms, whichever is less: small elements may have lost accuracy."""
         return min(self.rms, self.normwise)
 
 
-def size_of(d: NDArray, unit: NDArray) -> Size:
+def error_norms(d: NDArray, unit: NDArray) -> ErrorNorms:
     """Measure errors."""
     scale = _scale(d, unit)
     if scale != 1:
@@ -105,17 +109,19 @@ def size_of(d: NDArray, unit: NDArray) -> Size:
     normwise = math.sqrt(errors / units) if unit_rms else (math.inf if errors else 0.0)
     peak = min(largest, farthest / unit_rms) if unit_rms else largest
     absolute /= scale
-    return Size(rms, max(largest, 0.0), int(at), normwise, max(peak, 0.0), int(broken), absolute)
+    return ErrorNorms(
+        rms, max(largest, 0.0), int(at), normwise, max(peak, 0.0), int(broken), absolute
+    )
 
 
-def size_of_results(like: Answer, d: NDArray, unit: NDArray) -> Size:
+def worst_error_norms(like: Result, d: NDArray, unit: NDArray) -> ErrorNorms:
     """Measure errors; of several results those of the worst, beside which others are large."""
-    whole = size_of(d, unit)
+    whole = error_norms(d, unit)
     pairs = zip(like.split(d), like.split(unit), strict=True)
-    parts = [size_of(errors, units) for errors, units in pairs if errors.size]
+    parts = [error_norms(errors, units) for errors, units in pairs if errors.size]
     if len(parts) < 2:
         return whole
-    worst = max(parts, key=lambda part: part.least)
+    worst = max(parts, key=lambda part: part.robust)
     return replace(
         whole,
         rms=max(whole.rms, worst.rms),
@@ -157,8 +163,13 @@ def rms_of(numbers: NDArray) -> float:
     return math.sqrt(float(np.mean(squares))) / scale if finite.size else 0.0
 
 
-def spread_of(
-    side: Side, here: Answer, moves: Moves, delta: float, seeds: Sequence[int], wide: bool
+def perturbation_rms(
+    side: Implementation,
+    here: Result,
+    moves: Perturbations,
+    delta: float,
+    seeds: Sequence[int],
+    wide: bool,
 ) -> NDArray:
     """
     Return the root mean square of what moves of the inputs do to each result of a side.
@@ -180,31 +191,36 @@ def spread_of(
         size, seed, answer = by_size[-1]
         again = side(moves(delta, seed, wide))
         if not comparable(again, here) or rms_of(difference(again, answer)) > _AGAIN * size:
-            side.restless = True
+            side.is_nondeterministic = True
     spread: NDArray = np.sqrt(sums / max(1, len(results))) / scale
     return spread
 
 
 @dataclass(frozen=True)
-class Unit:
+class NoiseLevel:
     """What one last place of the inputs does to each result, and one of the result itself."""
 
     values: NDArray
     kappa: float  # the former by the latter
 
 
-def unit_of(
-    side: Side, reference: Answer, moves: Moves, roundoff: float, form: str, seed: int
-) -> Unit:
+def estimate_noise_level(
+    side: Implementation,
+    reference: Result,
+    moves: Perturbations,
+    roundoff: float,
+    form: str,
+    seed: int,
+) -> NoiseLevel:
     """Estimate units around a reference, by calls at inputs that are moved at random."""
-    seeds = [seed + k for k in range(MOVES)]
-    spread = spread_of(side, reference, moves, roundoff, seeds, wide=True)
-    rounded = own_roundings(reference, roundoff)
+    seeds = [seed + k for k in range(N_PERTURBATIONS)]
+    spread = perturbation_rms(side, reference, moves, roundoff, seeds, wide=True)
+    rounded = result_roundoffs(reference, roundoff)
     values = np.hypot(np.hypot(spread, rounded), SMALLEST.get(form, 0.0))
-    return Unit(values, magnified(spread, reference, roundoff))
+    return NoiseLevel(values, condition_number(spread, reference, roundoff))
 
 
-def magnified(spread: NDArray, answer: Answer, roundoff: float) -> float:
+def condition_number(spread: NDArray, answer: Result, roundoff: float) -> float:
     """Return how many times larger what moves do is than last places, of integers, too."""
     rounding = roundoff * np.abs(answer.numbers(np.float64))
     finite = np.isfinite(rounding)
@@ -214,7 +230,7 @@ def magnified(spread: NDArray, answer: Answer, roundoff: float) -> float:
     return moved / size if size else (math.inf if moved else 0.0)
 
 
-def own_roundings(answer: Answer, roundoff: float) -> NDArray:
+def result_roundoffs(answer: Result, roundoff: float) -> NDArray:
     """Return what a rounding of each result is: 0 of integers, infinite of what is not finite."""
     rounding = roundoff * np.abs(answer.numbers(np.float64))
     rounding[~np.isfinite(rounding)] = np.inf
@@ -228,7 +244,9 @@ _SHORTER = 0.25
 _STEADY = 0.5  # of a change, by which the next one may be another
 
 
-def is_rough(side: Side, here: Answer, moves: Moves, off: float, seed: int) -> bool:
+def is_stepwise(
+    side: Implementation, here: Result, moves: Perturbations, off: float, seed: int
+) -> bool:
     """
     Tell whether a side's results stay and jump, where inputs are moved by a part of a share.
 
@@ -237,10 +255,12 @@ def is_rough(side: Side, here: Answer, moves: Moves, off: float, seed: int) -> b
     bent, and of shorter moves less.
     """
     delta = min(_MOST, _PART * off)
-    return all(_turns(side, here, moves, delta * part, seed) for part in (1, _SHORTER))
+    return all(_changes_direction(side, here, moves, delta * part, seed) for part in (1, _SHORTER))
 
 
-def _turns(side: Side, here: Answer, moves: Moves, delta: float, seed: int) -> bool:
+def _changes_direction(
+    side: Implementation, here: Result, moves: Perturbations, delta: float, seed: int
+) -> bool:
     """Tell whether results go on otherwise than they began."""
     near = side(moves(delta, seed, wide=True))
     far = side(moves(2 * delta, seed, wide=True))
@@ -250,12 +270,12 @@ def _turns(side: Side, here: Answer, moves: Moves, delta: float, seed: int) -> b
     return rms_of(then - begun) >= _STEADY * rms_of(begun)
 
 
-def standard_of(
-    sides: dict[str, Side],
-    answers: dict[str, Answer],
-    unit_of: Callable[[Side, Answer], Unit],
+def choose_reference(
+    sides: dict[str, Implementation],
+    answers: dict[str, Result],
+    unit_of: Callable[[Implementation, Result], NoiseLevel],
     is_rough: Callable[[str], bool],
-) -> tuple[Side, Answer, Unit]:
+) -> tuple[Implementation, Result, NoiseLevel]:
     """Choose among the sides that answer in the wider format, and measure units there."""
     # Of two, the one that is finite where the other is not.
     finite = {
@@ -267,26 +287,26 @@ def standard_of(
         first, others = others[0], []
     unit = unit_of(sides[first], answers[first])
     for name in others:  # one that holds numbers in few bits does not feel small moves
-        if unit.kappa < FLAT and finite[name] == finite[first]:
+        if unit.kappa < INSENSITIVE and finite[name] == finite[first]:
             other = unit_of(sides[name], answers[name])
             # Of one function: what magnifies on one side alone are its own doings.
-            if FLAT <= other.kappa < ILL:
+            if INSENSITIVE <= other.kappa < ILL_CONDITIONED:
                 return sides[name], answers[name], other
     return sides[first], answers[first], unit
 
 
-def require_comparable(answer: Answer, own: Answer, roundoff: float) -> None:
+def require_comparable(answer: Result, own: Result, roundoff: float) -> None:
     """Refuse an answer of the caller's function that a side's own cannot be measured from."""
     problem = _problem(answer, own, roundoff)
     if problem is not None:
         raise ValueError(f"float64 {problem}: pass f in higher precision")
 
 
-def _problem(answer: Answer, own: Answer, roundoff: float) -> str | None:
+def _problem(answer: Result, own: Result, roundoff: float) -> str | None:
     if answer.error is not None:
-        return f"raises {in_a_line(answer.error)}"
+        return f"raises {one_line_error(answer.error)}"
     if answer.forms != own.forms:
-        return f"returns shape {listed(answer.shapes)} instead of {listed(own.shapes)}"
+        return f"returns shape {join_or_none(answer.shapes)} instead of {join_or_none(own.shapes)}"
     narrow = [
         x.dtype
         for x in answer.arrays

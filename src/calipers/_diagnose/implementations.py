@@ -10,27 +10,29 @@ import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
-from .callables import Answer, Side, comparable
-from .error_units import Moves, Size, difference, largest_of, rms_of
-from .inputs import movable
+from .callables import Implementation, Result, comparable
+from .error_units import ErrorNorms, Perturbations, difference, largest_of, rms_of
+from .inputs import perturbable
 from .verdict import ALONE
 
 
 @dataclass
-class Implementations:
+class ImplementationPair:
     """Two implementations at some inputs, and how their results are compared."""
 
-    f: Side
-    g: Side
+    f: Implementation
+    g: Implementation
     inputs: tuple[Any, ...]
     form: str  # the working format
     widens: str | None = None  # who is called in the wider format: "fg", "f", "g" or none
-    reference: Callable[..., Any] | None = None
+    reference_function: Callable[..., Any] | None = None
     length: int = 1  # of the reductions
     batch: tuple[int, ...] = ()
     seed: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
-    unsteady: str = ""  # what is said of sides that do not repeat themselves, within rounding
+    nondeterminism_note: str = (
+        ""  # what is said of sides that do not repeat themselves, within rounding
+    )
     titles: tuple[str, ...] = ()  # how the inputs are reached among the caller's, if not by place
     owners: tuple[int, ...] = ()  # and which of those they are part of
     options: dict[str, str] = field(default_factory=dict)  # the caller's, as code
@@ -45,34 +47,34 @@ class Implementations:
         return ROUNDOFF[self.form]
 
     @property
-    def sides(self) -> dict[str, Side]:
+    def implementations(self) -> dict[str, Implementation]:
         return {"f": self.f, "g": self.g}
 
     @property
-    def answers(self) -> dict[str, Answer]:
-        return {"f": self.of_f, "g": self.of_g}
+    def results(self) -> dict[str, Result]:
+        return {"f": self.result_f, "g": self.result_g}
 
     @property
     def allowed(self) -> float:
         """How many units an error of rounding may take: C(n)."""
         return 4 + math.sqrt(self.length)
 
-    def is_rounding(self, size: Size) -> bool:
+    def is_rounding(self, size: ErrorNorms) -> bool:
         """Tell whether errors are as those of rounding, all together and the largest one."""
-        return size.least <= self.allowed and size.peak <= ALONE * self.allowed and not size.broken
+        return size.robust <= self.allowed and size.peak <= ALONE * self.allowed and not size.broken
 
     @cached_property
-    def of_f(self) -> Answer:
+    def result_f(self) -> Result:
         return self.f(self.inputs)
 
     @cached_property
-    def of_g(self) -> Answer:
+    def result_g(self) -> Result:
         return self.g(self.inputs)
 
     @cached_property
-    def moves(self) -> Moves:
+    def perturb(self) -> Perturbations:
         """The inputs, moved; one call's arrays are gone with the next."""
-        return Moves(self.inputs)
+        return Perturbations(self.inputs)
 
     @cached_property
     def natural_size(self) -> float:
@@ -87,46 +89,48 @@ class Implementations:
 
     @property
     def _sizes(self) -> list[NDArray]:
-        return [np.abs(self.inputs[k]) for k in movable(self.inputs)]
+        return [np.abs(self.inputs[k]) for k in perturbable(self.inputs)]
 
     @cached_property
-    def are_moved(self) -> bool:
+    def can_perturb(self) -> bool:
         """Whether moves change any input: zeros stay, and so does what is no array."""
         return any(
             bool(np.any(np.isfinite(self.inputs[k]) & (self.inputs[k] != 0)))
-            for k in movable(self.inputs)
+            for k in perturbable(self.inputs)
         )
 
-    def at_moved(
+    def evaluate_perturbed(
         self, delta: float, seed: int, *, zeros: bool = False, wide: bool = False
-    ) -> tuple[Answer, Answer]:
+    ) -> tuple[Result, Result]:
         """Ask both sides at inputs that are moved, and rounded to a format; or zeros, too."""
-        x = self.moves(delta, seed, wide)
+        x = self.perturb(delta, seed, wide)
         if zeros:
             random = np.random.default_rng(seed % 2**64)
-            for k in movable(x):
+            for k in perturbable(x):
                 nothing = x[k] == 0
                 some = random.standard_normal(int(np.count_nonzero(nothing)))
                 x[k][nothing] = delta * (rms_of(x[k]) or 1.0) * some
         return self.f(x), self.g(x)
 
-    def apart_at(self, delta: float, seed: int, *, wide: bool = False) -> NDArray | None:
+    def perturbed_difference(
+        self, delta: float, seed: int, *, wide: bool = False
+    ) -> NDArray | None:
         """Return how far the sides are apart at moved inputs; None if they answer otherwise."""
-        f, g = self.at_moved(delta, seed, wide=wide)
-        return difference(f, g) if comparable(f, g, self.of_f) else None
+        f, g = self.evaluate_perturbed(delta, seed, wide=wide)
+        return difference(f, g) if comparable(f, g, self.result_f) else None
 
     def nearby(
         self, inputs: Sequence[Any], roundoff: float, seed: int, most: int
     ) -> Iterator[tuple[NDArray, NDArray]]:
         """Give what both sides answer where inputs are moved by last places, if that compares."""
-        moves = Moves(inputs)
+        moves = Perturbations(inputs)
         for k in range(most):
             x = moves(2 * roundoff, seed + k, wide=False)
             f, g = self.f(x), self.g(x)
-            if not comparable(f, g, self.of_f):
+            if not comparable(f, g, self.result_f):
                 return
             yield f.numbers(np.float64), g.numbers(np.float64)
 
     @cached_property
-    def apart(self) -> NDArray:
-        return difference(self.of_f, self.of_g)
+    def difference(self) -> NDArray:
+        return difference(self.result_f, self.result_g)

@@ -11,7 +11,7 @@ from .._core.containers import Opened, apart, several
 from .._core.dtypes import ROUNDOFF
 from .._core.libraries import library_of
 from .._core.protocols import ArrayLibrary, NDArray
-from .callables import Answer
+from .callables import Result
 
 _VECTOR = 64  # bytes: the widest that processors have
 _STRIP = 8  # rows that are turned at a time: more of them evict one another's cache lines
@@ -38,7 +38,7 @@ def slices(inputs: Sequence[Any], batch: Sequence[int]) -> Iterator[tuple[str, A
             yield name, part, chosen
 
 
-def plain(inputs: Sequence[Any]) -> list[Any] | None:
+def contiguous(inputs: Sequence[Any]) -> list[Any] | None:
     """Return the same arrays in C order, without gaps; None if they are so."""
     loose = [x for x in inputs if isinstance(x, np.ndarray) and not x.flags.c_contiguous]
     if not loose:
@@ -66,7 +66,7 @@ def misaligned(x: NDArray) -> NDArray:
     return shifted
 
 
-class Nest(Opened):
+class NestedInputs(Opened):
     """
     The arrays and numbers of all inputs, in order, and how they become the arguments of a call.
 
@@ -92,18 +92,18 @@ class Nest(Opened):
         self.names = tuple(f"inputs[{k}]{path}" for k, path in places)
         self.whole = tuple(not path for path in self.paths)
 
-    def places(self, inputs: Iterable[int]) -> list[int]:
+    def leaf_indices(self, inputs: Iterable[int]) -> list[int]:
         """Return where inputs are among the leaves: those that are arrays themselves."""
         chosen = set(inputs)
         return [k for k, owner in enumerate(self.owners) if owner in chosen and self.whole[k]]
 
-    def called(self, f: Callable[..., Any]) -> Callable[..., Any]:
+    def accepting_leaves(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function of the leaves that calls f as the caller would."""
         return f if all(self.whole) else _Called(f, self)
 
 
 class _Called:
-    def __init__(self, f: Callable[..., Any], nest: Nest) -> None:
+    def __init__(self, f: Callable[..., Any], nest: NestedInputs) -> None:
         self._f, self._nest = f, nest
         self.__name__ = getattr(f, "__name__", type(f).__name__)
 
@@ -116,7 +116,7 @@ def _is_array(x: Any) -> bool:
     return isinstance(x, (np.ndarray, np.inexact, float, complex)) or library_of(x) is not None
 
 
-WIDER: dict[str, np.dtype[Any]] = {
+HIGHER_PRECISION: dict[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float64),
     "bfloat16": np.dtype(np.float64),
     "float32": np.dtype(np.float64),
@@ -162,26 +162,26 @@ def longest_axis(arrays: Sequence[Any]) -> int:
     return max([1, *lengths])
 
 
-def is_movable(x: Any) -> bool:
+def is_perturbable(x: Any) -> bool:
     """Tell whether an input is of floating-point numbers, which can be moved a little."""
     return isinstance(x, np.ndarray) and (x.dtype.kind in "fc" or x.dtype.name == "bfloat16")
 
 
-def widened(inputs: Sequence[Any]) -> list[Any]:
+def to_higher_precision(inputs: Sequence[Any]) -> list[Any]:
     """Return the same numbers in the next wider format."""
-    return [x.astype(WIDER[x.dtype.name]) if is_movable(x) else x for x in inputs]
+    return [x.astype(HIGHER_PRECISION[x.dtype.name]) if is_perturbable(x) else x for x in inputs]
 
 
-def movable(inputs: Sequence[Any]) -> list[int]:
+def perturbable(inputs: Sequence[Any]) -> list[int]:
     """Return the places of inputs that can be moved, or rounded."""
-    return [k for k, x in enumerate(inputs) if is_movable(x)]
+    return [k for k, x in enumerate(inputs) if is_perturbable(x)]
 
 
 def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
     """Return inputs as arrays, of formats that have a next wider one."""
     arrays = as_inputs(inputs, names)
     for k, x in enumerate(arrays):
-        if is_movable(x) and x.dtype.name not in WIDER:
+        if is_perturbable(x) and x.dtype.name not in HIGHER_PRECISION:
             name = names[k] if names else f"inputs[{k}]"
             msg = f"{name} has dtype {x.dtype}, which has no higher precision; "
             raise TypeError(msg + "pass float64 or complex128")
@@ -195,7 +195,9 @@ def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> s
     """Return the working format: what the caller says, or the widest of the inputs."""
     if dtype is not None:
         name = name_of(dtype, ROUNDOFF)
-        held = [x.dtype.name for x in inputs if is_movable(x) and x.dtype.name in WIDER]
+        held = [
+            x.dtype.name for x in inputs if is_perturbable(x) and x.dtype.name in HIGHER_PRECISION
+        ]
         if name not in ROUNDOFF:
             msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r:.60}"
             raise ValueError(msg)
@@ -205,20 +207,22 @@ def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> s
             raise ValueError(msg)
         return name
     for k, x in enumerate(inputs):
-        if is_movable(x) and x.dtype.name not in WIDER:
+        if is_perturbable(x) and x.dtype.name not in HIGHER_PRECISION:
             name = names[k] if names else f"input {k}"
             msg = f"{name} has dtype {x.dtype}, and there is no higher precision to compare with: "
             msg += "pass float64 or lower precision"
             raise TypeError(msg)
     # A number by itself is a Python float, as often as not.
-    arrays = [x for x in inputs if is_movable(x) and x.ndim] or list(filter(is_movable, inputs))
+    arrays = [x for x in inputs if is_perturbable(x) and x.ndim] or list(
+        filter(is_perturbable, inputs)
+    )
     kinds = [x.dtype.name for x in arrays]
     reals = [_REALS.get(name, name) for name in kinds]
-    known = [name for name in reals if name in ROUNDOFF and name in WIDER]
+    known = [name for name in reals if name in ROUNDOFF and name in HIGHER_PRECISION]
     return min(known, key=lambda name: ROUNDOFF[name]) if known else "float64"
 
 
-def format_of_results(*answers: Answer) -> str:
+def format_of_results(*answers: Result) -> str:
     """Return the widest format of results, where no input has one."""
     found = [
         (x.ndim > 0, _REALS.get(name, name).removesuffix("fn"))
@@ -231,7 +235,7 @@ def format_of_results(*answers: Answer) -> str:
     return min(chosen, key=lambda name: ROUNDOFF[name]) if chosen else "float64"
 
 
-def is_wide(answer: Answer, form: str) -> bool:
+def is_wide(answer: Result, form: str) -> bool:
     """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
     wider = "gG" if form == "float64" else "dDgG"
     return all(x.dtype.kind not in "fc" or x.dtype.char in wider for x in answer.arrays)

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from .._core.threads import children_with_safe_path
-from .callables import Side, in_a_line
+from .callables import Implementation, one_line_error
 
 _INTERRUPTED = 128 + signal.SIGINT
 _LIMIT = 600.0  # seconds without a message, after which a call is taken to hang
@@ -32,7 +32,7 @@ class Death:
     reason: str
 
 
-def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
+def in_a_process(work: Callable[[], Any], sides: Sequence[Implementation]) -> Any:
     """
     Return the result of `work` in another process, or the Death of that; count the calls begun.
 
@@ -74,7 +74,9 @@ def _how(code: int | None) -> str:
     return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
 
 
-def _forked(work: Callable[[], Any], sides: Sequence[Side]) -> tuple[Any, Connection] | None:
+def _forked(
+    work: Callable[[], Any], sides: Sequence[Implementation]
+) -> tuple[Any, Connection] | None:
     """Start a fork, or return None where the child would lack threads that libraries wait for."""
     if not os.path.isdir(_TASKS):
         return None
@@ -107,7 +109,7 @@ def _only_python_threads() -> bool:
 
 
 def _run_fork(
-    work: Callable[[], Any], sides: Sequence[Side], pipe: Connection, parents: Connection
+    work: Callable[[], Any], sides: Sequence[Implementation], pipe: Connection, parents: Connection
 ) -> None:
     parents.close()  # or the end of the parent would not end the pipe
     try:
@@ -117,7 +119,7 @@ def _run_fork(
     _run(work, sides, pipe)
 
 
-def _fresh(work: Callable[[], Any], sides: Sequence[Side]) -> tuple[Any, Connection]:
+def _fresh(work: Callable[[], Any], sides: Sequence[Implementation]) -> tuple[Any, Connection]:
     """Start a process that shares nothing with this one."""
     sent = _pickled(work, sides)
     context: Any = multiprocessing.get_context("spawn")  # its pipes are of another class on Windows
@@ -140,7 +142,7 @@ def _hidden_script() -> Iterator[None]:
         sys.modules["__main__"] = script
 
 
-def _pickled(work: Callable[[], Any], sides: Sequence[Side]) -> bytes:
+def _pickled(work: Callable[[], Any], sides: Sequence[Implementation]) -> bytes:
     """Return the work as bytes; functions of a script or a notebook go along by value."""
     try:
         dumps: Callable[[Any], bytes] = import_module("numba.cloudpickle").dumps
@@ -151,7 +153,8 @@ def _pickled(work: Callable[[], Any], sides: Sequence[Side]) -> bytes:
     except Exception as error:  # an object's own pickling may raise anything
         name = next((side.name for side in sides if not _is_sent(side.call, dumps)), "an input")
         msg = (
-            f"isolate=True: {name} cannot be sent to a fresh process ({in_a_line(error)}), and "
+            f"isolate=True: {name} cannot be sent to a fresh process ({one_line_error(error)}), "
+            "and "
             f"threads of other libraries do not survive a fork of this one: define it in a module "
             f"with all that it uses, call diagnose before they start, or pass isolate=False"
         )
@@ -170,13 +173,13 @@ def _run_fresh(sent: bytes, pipe: Connection) -> None:
     try:
         work, sides = pickle.loads(sent)
     except Exception as error:
-        msg = f"isolate=True: the fresh process cannot load f, g or inputs: {in_a_line(error)}"
+        msg = f"isolate=True: the fresh process cannot load f, g or inputs: {one_line_error(error)}"
         pipe.send(("error", TypeError(msg)))
         return
     _run(work, sides, pipe)
 
 
-def _run(work: Callable[[], Any], sides: Sequence[Side], pipe: Connection) -> None:
+def _run(work: Callable[[], Any], sides: Sequence[Implementation], pipe: Connection) -> None:
     _end_with_parent(pipe)
     for side in sides:
         side.call = _Announced(side.call, side.name, pipe)
@@ -206,7 +209,7 @@ def _sendable(error: Exception) -> Exception:
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # its class may do anything
-        return TypeError(in_a_line(error))
+        return TypeError(one_line_error(error))
     return error
 
 

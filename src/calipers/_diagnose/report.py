@@ -16,8 +16,8 @@ from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import Report
 from .callables import BudgetError, comparable
-from .error_units import Size, rms_of
-from .evidence import Inquiry
+from .error_units import ErrorNorms, rms_of
+from .evidence import Evidence
 from .text import again, details, headline, inputs_text, names_in_code, text_of
 from .verdict import (
     BUG,
@@ -45,36 +45,36 @@ class Measured:
     reference: NDArray | None = None
 
 
-def measured(q: Inquiry) -> Measured:
+def measured(q: Evidence) -> Measured:
     """Return errors as numbers, as far as the calls that are left allow."""
     try:
-        evidence: dict[str, Any] = {"apart": _numbers(q.eta_apart)}
-        evidence["apart"]["absolute_largest"] = float(np.abs(q.apart).max(initial=0))
+        evidence: dict[str, Any] = {"apart": _numbers(q.eta_difference)}
+        evidence["apart"]["absolute_largest"] = float(np.abs(q.difference).max(initial=0))
         with np.errstate(all="ignore"):
-            units = np.where(q.apart == 0, 0.0, np.abs(q.apart) / q.scale)
-        if q.standard is None:
-            evidence["scale"] = rms_of(q.of_f.numbers(np.float64))
+            units = np.where(q.difference == 0, 0.0, np.abs(q.difference) / q.scale)
+        if q.reference is None:
+            evidence["scale"] = rms_of(q.result_f.numbers(np.float64))
             return Measured(evidence, units)
-        reference = q.standard[1].numbers(np.float64)
+        reference = q.reference[1].numbers(np.float64)
         evidence |= {
             "f": _numbers(q.eta_f),
             "g": _numbers(q.eta_g),
-            "kappa": q.unit.kappa,
+            "kappa": q.noise_level.kappa,
             "scale": rms_of(reference),
-            "measured_from": q.standard[0].name,
+            "measured_from": q.reference[0].name,
         }
-        if q.standard[0].name in q.sides:
-            evidence["higher_precision"] = [*q.wide_answers]
+        if q.reference[0].name in q.implementations:
+            evidence["higher_precision"] = [*q.wide_results]
         if q.wide is not None:
-            evidence["wide"] = _numbers(q.wide.size)
-            if q.eta_apart.absolute:
-                evidence["drop"] = q.wide.size.absolute / q.eta_apart.absolute
+            evidence["wide"] = _numbers(q.wide.norms)
+            if q.eta_difference.absolute:
+                evidence["drop"] = q.wide.norms.absolute / q.eta_difference.absolute
         return Measured(evidence, units, reference)
     except BudgetError:
         return Measured({})
 
 
-def _numbers(size: Size) -> dict[str, float | int]:
+def _numbers(size: ErrorNorms) -> dict[str, float | int]:
     """Return the norms of errors: infinite if an error is, which `Size` counts and leaves out."""
     names = ("rms", "largest", "normwise", "absolute")
     norms = {name: math.inf if size.broken else getattr(size, name) for name in names}
@@ -257,8 +257,8 @@ class Diagnosis(DiagnosisData, Report):
         return diagnosis_figure(self)
 
 
-def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
-    are_comparable = comparable(q.of_f, q.of_g)
+def diagnosis_of(verdict: Verdict, q: Evidence, seconds: float) -> Diagnosis:
+    are_comparable = comparable(q.result_f, q.result_g)
     worst: tuple[Worst, ...] = ()
     where = None
     evidence = dict(q.evidence)
@@ -268,18 +268,18 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         if measurement.units is not None:
             worst = _farthest(q, measurement.units, measurement.reference)
             # By norm: single ones may be beyond.
-            if verdict.kind not in (ROUNDING, LAYOUT) and not q.is_rounding(q.eta_apart):
+            if verdict.kind not in (ROUNDING, LAYOUT) and not q.is_rounding(q.eta_difference):
                 where = _where(q, measurement.units)
     elif are_comparable:
-        numbers = q.of_f.numbers(np.float64)
+        numbers = q.result_f.numbers(np.float64)
         evidence["scale"] = rms_of(numbers)
-    kinds = {name: [*y.dtypes] for name, y in q.answers.items()}
+    kinds = {name: [*y.dtypes] for name, y in q.results.items()}
     if are_comparable and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds
-    libraries = {name: side.arrays_of for name, side in q.sides.items()}
+    libraries = {name: side.array_library for name, side in q.implementations.items()}
     if {*libraries.values()} != {"NumPy"}:
         evidence["arrays"] = libraries
-    calls = {name: side.calls for name, side in q.sides.items()}
+    calls = {name: side.calls for name, side in q.implementations.items()}
     return Diagnosis(
         verdict.kind,
         verdict.reason,
@@ -289,7 +289,7 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         q.form,
         q.allowed,
         q.length,
-        q.of_f.shapes if are_comparable else (),
+        q.result_f.shapes if are_comparable else (),
         worst,
         where,
         calls,
@@ -300,31 +300,31 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         q.options,
         q.unpacked,
         q.inputs,
-        (q.of_f, q.of_g) if are_comparable else (),
+        (q.result_f, q.result_g) if are_comparable else (),
     )
 
 
-def _farthest(q: Inquiry, units: Any, reference: Any) -> tuple[Worst, ...]:
+def _farthest(q: Evidence, units: Any, reference: Any) -> tuple[Worst, ...]:
     far = np.nan_to_num(units, nan=np.inf)
     first = max(0, far.size - 5)
     worst = np.argpartition(far, first)[first:] if first else np.arange(far.size)
     order = worst[np.lexsort((worst, -far[worst]))]
-    f, g = q.of_f.numbers(np.float64), q.of_g.numbers(np.float64)
+    f, g = q.result_f.numbers(np.float64), q.result_g.numbers(np.float64)
     entries = []
     for k in order.tolist():
         if units[k] == 0:
             break
-        output, index = q.of_f.place(k)
+        output, index = q.result_f.locate(k)
         r = None if reference is None else float(reference[k])
         entries.append(Worst(output, index, float(f[k]), float(g[k]), r, float(units[k])))
     return tuple(entries)
 
 
-def _where(q: Inquiry, units: Any) -> str | None:
+def _where(q: Evidence, units: Any) -> str | None:
     """Describe where results are farther apart than rounding may take, if there are such."""
-    if len(q.of_f.arrays) != 1 or q.of_f.arrays[0].dtype.kind == "c":
+    if len(q.result_f.arrays) != 1 or q.result_f.arrays[0].dtype.kind == "c":
         return None
-    bad = (~(units <= q.allowed)).reshape(q.of_f.shapes[0])
+    bad = (~(units <= q.allowed)).reshape(q.result_f.shapes[0])
     if not bad.any():
         return None
     if bad.all():

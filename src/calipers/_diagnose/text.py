@@ -22,7 +22,7 @@ from .._core.report import (
     wrapped,
 )
 from .error_units import difference
-from .inputs import is_movable
+from .inputs import is_perturbable
 from .verdict import AMPLIFIED, BUG, NONDETERMINISTIC, RAISES, RANGE, REDUCED, SUSPECT, UNSTABLE
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _unit(diagnosis: "DiagnosisData") -> str:
         return f"one rounding of the reference to {diagnosis.dtype}"
     kappa = diagnosis.evidence.get("kappa")
     form = diagnosis.dtype
-    perturbed = dict.fromkeys(x.dtype.name for x in diagnosis.inputs if is_movable(x))
+    perturbed = dict.fromkeys(x.dtype.name for x in diagnosis.inputs if is_perturbable(x))
     integers = diagnosis.evidence.get("integers_as_numbers", False)
     if not (perturbed or integers):
         text = f"expected rounding error: one rounding of each result to {form}; no input is "
@@ -306,14 +306,14 @@ def diagnosis_figure(found: "DiagnosisData") -> "Figure":
             axes.set_axis_off()
         figure.text(0.5, 0.5, "there are no results to draw", ha="center", va="center")
         return figure
-    _differences(panels[0], found)
-    _sizes(panels[1], found)
+    _difference_panel(panels[0], found)
+    _error_panel(panels[1], found)
     if alike:
-        _likeness(panels[2], alike, found.dtype)
+        _similarity_panel(panels[2], alike, found.dtype)
     return figure
 
 
-def _differences(axes: Any, found: "DiagnosisData") -> None:
+def _difference_panel(axes: Any, found: "DiagnosisData") -> None:
     from matplotlib.ticker import LogLocator
 
     f, g = found.answers
@@ -348,7 +348,7 @@ def _limits(size: Any, scale: float) -> tuple[float, float]:
     return low, max(high, 10 * low)
 
 
-def _sizes(axes: Any, found: "DiagnosisData") -> None:
+def _error_panel(axes: Any, found: "DiagnosisData") -> None:
     names = compared(found) + ["wide"] * ("wide" in found.evidence)
     if not names:
         show_text(axes, "no errors were measured")
@@ -368,7 +368,7 @@ def _sizes(axes: Any, found: "DiagnosisData") -> None:
     axes.legend(fontsize=8)
 
 
-def _likeness(axes: Any, alike: list[tuple[float, float]], dtype: str) -> None:
+def _similarity_panel(axes: Any, alike: list[tuple[float, float]], dtype: str) -> None:
     moves, cosines = zip(*alike, strict=True)
     axes.semilogx(moves, cosines, "o-", color=_F, base=2)
     names: dict[float, list[str]] = {}

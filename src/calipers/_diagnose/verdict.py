@@ -12,26 +12,32 @@ KINDS = (
     *(SUSPECT, BUG, RAISES),
 )
 
-ILL = 100.0  # a kappa beyond which the inputs' last places, and not the algorithm, decide
+ILL_CONDITIONED = (
+    100.0  # a kappa beyond which the inputs' last places, and not the algorithm, decide
+)
 # Where units are G times less in the wider format, rounding is less by at least this power of G:
 # what falls less is another function.
-KEPT = 0.55
+GAIN_EXPONENT = 0.55
 ALONE = 8.0  # times what is allowed for all, one result may be off: it is seen among a million
 FAR = 16.0  # roundings to move by in the working format: those of the results count little then
 EXPLAINED = 0.9  # of an error's square
 FLIPS = 32  # moves to see which results jump
 REDRAWN = 6  # differences at moved inputs, of which rounding makes unlike ones
-FLAT = 0.1  # a kappa below which a function does not feel the inputs' last places
+INSENSITIVE = 0.1  # a kappa below which a function does not feel the inputs' last places
 SYSTEMATIC = 2.0  # units that rounded constants may be off by, wherever the inputs are
 REDRAW = 2.0**10  # last places by which inputs are moved to have rounding errors of other kinds
 COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
-GROSS = 2.0**-10  # of the results: a difference that no constant held in their format makes
+LARGE_DIFFERENCE = (
+    2.0**-10
+)  # of the results: a difference that no constant held in their format makes
 HALF = 0.5  # of the results: more than rounding to any format, of two bits or of 15 steps, makes
 STEADY = 0.9  # a cosine that no rounding has
 MANY = 16  # differences of weight, of which a cosine near 1 is no chance
 FEW = 4  # differences, which something explains by chance
 FEW_REDRAWN = 12  # moves to ask at where fewer than MANY differences are of weight
-MAGNIFIED = 2.0**16  # times: fewer than a constant that was typed with eleven digits is off
+CONSTANT_AMPLIFICATION = (
+    2.0**16
+)  # times: fewer than a constant that was typed with eleven digits is off
 COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
 
 

@@ -11,9 +11,9 @@ from .._core.arrays import given_array
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .._diagnose.error_units import own_roundings
+from .._diagnose.error_units import result_roundoffs
 from .._diagnose.inputs import format_of
-from .trials import Subject
+from .trials import ProbedFunction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,18 +94,18 @@ class Condition(Report):
 
 def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
     """Move the inputs by a rounding, and see how far the results move."""
-    subject = Subject(f, inputs)
-    ask, results = subject.ask, subject.plain.numbers(np.float64)
-    if results.size and not ask.are_moved:
+    subject = ProbedFunction(f, inputs)
+    ask, results = subject.evidence, subject.result.numbers(np.float64)
+    if results.size and not ask.can_perturb:
         msg = "inputs must contain floating-point numbers other than 0, which can be perturbed"
         raise ValueError(msg)
     if results.size and not np.isfinite(results).any():
         msg = "f must return a finite number: infinities and NaN have no condition number"
         raise ValueError(msg)
-    if ask.standard is not None:
-        kappa = ask.unit.kappa
+    if ask.reference is not None:
+        kappa = ask.noise_level.kappa
         return Condition(kappa, _digits(kappa, ask.roundoff), ask.form)
-    own, scale = own_roundings(subject.plain, ask.roundoff), ask.scale
+    own, scale = result_roundoffs(subject.result, ask.roundoff), ask.scale
     known = np.isfinite(own) & np.isfinite(scale)
     moved = float(np.sum(np.maximum(scale[known] ** 2 - own[known] ** 2, 0.0)))
     size = float(np.sum(own[known] ** 2))

@@ -13,10 +13,10 @@ from .._core.arguments import require_callable
 from .._core.containers import several
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .._diagnose.callables import Answer, in_a_line, listed
+from .._diagnose.callables import Result, join_or_none, one_line_error
 from .._diagnose.error_units import difference
-from .._diagnose.inputs import WIDER, as_inputs, is_movable
-from .trials import side_of
+from .._diagnose.inputs import HIGHER_PRECISION, as_inputs, is_perturbable
+from .trials import unlimited_implementation
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,18 +105,20 @@ def of_exact(
             arrays.append(numbers(own, kind))
         else:
             given.append(own)
-            arrays.append(numbers(x.shape, x.dtype) if is_movable(x) else x)
-    if not any(is_movable(x) for x in arrays):
+            arrays.append(numbers(x.shape, x.dtype) if is_perturbable(x) else x)
+    if not any(is_perturbable(x) for x in arrays):
         msg = "inputs must contain a shape, or an array of floating-point numbers"
         raise ValueError(msg)
-    answers = [side_of(name, call, given)(arrays) for name, call in (("f", f), ("g", g))]
+    answers = [
+        unlimited_implementation(name, call, given)(arrays) for name, call in (("f", f), ("g", g))
+    ]
     problem = _problem(*answers)
     if problem is not None:
         return Exact(0, 0, 0, math.nan, None, problem, seed)
     d = difference(*answers)
     wrong = d != 0  # where one alone is NaN, too
     with np.errstate(all="ignore"):
-        rounded = difference(*(Answer(tuple(map(np.rint, answer.arrays))) for answer in answers))
+        rounded = difference(*(Result(tuple(map(np.rint, answer.arrays))) for answer in answers))
     return Exact(
         *(d.size, int(wrong.sum()), int((rounded != 0).sum())),
         float(np.max(np.nan_to_num(np.abs(d), nan=math.inf), initial=0.0)),
@@ -127,13 +129,13 @@ def of_exact(
 
 
 def _floating(dtype: Any) -> np.dtype[Any]:
-    name = name_of(dtype, WIDER)
+    name = name_of(dtype, HIGHER_PRECISION)
     if name == "bfloat16":
         with suppress(ImportError):
             import ml_dtypes  # noqa: F401  # NumPy has it from there alone
     with suppress(TypeError):
         kind = np.dtype(name)
-        if is_movable(np.empty(0, kind)):
+        if is_perturbable(np.empty(0, kind)):
             return kind
     msg = f"dtype must be a floating-point dtype, got {dtype!r:.60}"
     raise TypeError(msg)
@@ -143,10 +145,11 @@ def _is_shape(x: Any) -> bool:
     return isinstance(x, tuple) and len(x) > 0 and all(type(d) is int and d >= 0 for d in x)
 
 
-def _problem(a: Answer, b: Answer) -> str | None:
+def _problem(a: Result, b: Result) -> str | None:
     for name, answer in (("f", a), ("g", b)):
         if answer.error is not None:
-            return f"{name} raises {in_a_line(answer.error)}"
+            return f"{name} raises {one_line_error(answer.error)}"
     if a.shapes != b.shapes:
-        return f"f returns shape {listed(a.shapes)}, and g returns shape {listed(b.shapes)}"
+        shapes = join_or_none(a.shapes), join_or_none(b.shapes)
+        return "f returns shape {}, and g returns shape {}".format(*shapes)
     return None if a.forms == b.forms else "only one of f and g returns complex numbers"

@@ -15,26 +15,26 @@ from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import Report, code_lines, name_in_code
 from .._core.types import PyTree
-from .._diagnose.callables import Answer, comparable, other_names
+from .._diagnose.callables import Result, comparable, describe_name_mismatch
 from .._diagnose.error_units import difference, rms_of
 from .._diagnose.inputs import (
-    Nest,
+    NestedInputs,
     format_of,
     format_of_results,
     inputs_of,
-    is_movable,
+    is_perturbable,
     is_wide,
-    widened,
+    to_higher_precision,
 )
 from .._diagnose.text import names_in_code
-from .trials import side_of
+from .trials import unlimited_implementation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Growth", "growth"]
 
-_LINES = 16
+_MAX_ROWS = 16
 _HEADS = ("|f - g|", "f", "g", "sqrt n", "bound")
 _CURVES = {"apart": "|f - g|", "error_f": "error of f", "error_g": "error of g"}
 
@@ -115,7 +115,7 @@ class Growth(Report):
         ]
         rows = range(len(self.sizes))
         # The last are those that matter.
-        for k in rows[-_LINES:]:
+        for k in rows[-_MAX_ROWS:]:
             n = self.sizes[k]
             cells = (self.apart[k], self.error_f[k], self.error_g[k], math.sqrt(n), self.bounds[k])
             text = "".join(f"{_text(x):>10}" for x in cells)
@@ -124,8 +124,8 @@ class Growth(Report):
         lines.append(
             f"  {'slope':>8}{slopes}{'0.5':>10}{'1':>10}{_text(self.slopes['totals']):>12}"
         )
-        if len(rows) > _LINES:
-            lines.append(f"  {len(rows) - _LINES} smaller sizes are not shown: see .sizes")
+        if len(rows) > _MAX_ROWS:
+            lines.append(f"  {len(rows) - _MAX_ROWS} smaller sizes are not shown: see .sizes")
         lines += code_lines("again", f"calipers.growth({', '.join(self.names)}, {[*self.sizes]})")
         return "\n".join(lines)
 
@@ -250,10 +250,13 @@ def _measured(
     f: Callable[..., Any], g: Callable[..., Any], inputs: Any, n: int
 ) -> tuple[str, tuple[float, ...]]:
     """Return the working format, the difference and both errors at one size, and the total."""
-    nest = Nest(several(inputs))
+    nest = NestedInputs(several(inputs))
     arrays = inputs_of(nest.leaves, nest.names)
     require_callable(f=f, g=g)
-    sides = side_of("f", nest.called(f), nest.leaves), side_of("g", nest.called(g), nest.leaves)
+    sides = (
+        unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves),
+        unlimited_implementation("g", nest.accepting_leaves(g), nest.leaves),
+    )
     answers = [side(arrays) for side in sides]
     for answer in answers:
         if answer.error is not None:
@@ -262,25 +265,25 @@ def _measured(
         shapes = " and ".join(str(answer.shapes) for answer in answers)
         msg = f"f and g must return the same shapes, got {shapes} at size {n}"
         raise ValueError(msg)
-    told = other_names(*answers)
+    told = describe_name_mismatch(*answers)
     if told is not None:
         raise ValueError(f"{told}, at size {n}: only results of the same names are compared")
     if answers[0].forms != answers[1].forms:
         msg = f"f and g must both return real or both complex numbers, and do not at size {n}"
         raise ValueError(msg)
-    movable = any(map(is_movable, arrays))
+    movable = any(map(is_perturbable, arrays))
     form = format_of(arrays, None) if movable else format_of_results(*answers)
     results = answers[1].numbers(np.float64)
     unit = ROUNDOFF[form] * rms_of(results)
     errors = []
     for side, answer in zip(sides, answers, strict=True):
-        exact = side(widened(arrays))
+        exact = side(to_higher_precision(arrays))
         errors.append(_error(answer, exact, unit, form))
     d = difference(*answers)
     return form, (_ratio(_rms(d), unit), *errors, float(np.sum(np.abs(d))))
 
 
-def _error(answer: Answer, exact: Answer, unit: float, form: str) -> float:
+def _error(answer: Result, exact: Result, unit: float, form: str) -> float:
     known = comparable(exact, answer) and is_wide(exact, form)
     return _ratio(_rms(difference(answer, exact)), unit) if known else math.nan
 

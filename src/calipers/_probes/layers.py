@@ -10,15 +10,15 @@ from .._core.arguments import require_callable
 from .._core.containers import several
 from .._core.libraries import library_of
 from .._core.report import Report
-from .._diagnose.callables import Answer
-from .._diagnose.evidence import Inquiry
-from .._diagnose.inputs import format_of, format_of_results, inputs_of, is_movable, longest_axis
-from .trials import Trial, side_of, trial
+from .._diagnose.callables import Result
+from .._diagnose.evidence import Evidence
+from .._diagnose.inputs import format_of, format_of_results, inputs_of, is_perturbable, longest_axis
+from .trials import Trial, trial, unlimited_implementation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LINES = 16
+_MAX_ROWS = 16
 _LEGEND = (
     "  layer error of this layer alone: both implementations get the results of fs",
     "  accumulated of all layers so far: each implementation gets the results of its layers",
@@ -110,10 +110,10 @@ class Layers(Report):
         titles = f"{'layer error':>11}  {'accumulated':>11}  {'limit':>9}"
         lines.append(f"  {'layer':{max(width, 5)}}  {titles}")
         shown = self.layers
-        if len(shown) > _LINES:
+        if len(shown) > _MAX_ROWS:
             # The first that is wrong is always among them.
-            start = max(0, self.layers.index(first) - _LINES // 2) if first is not None else 0
-            shown = shown[start : start + _LINES]
+            start = max(0, self.layers.index(first) - _MAX_ROWS // 2) if first is not None else 0
+            shown = shown[start : start + _MAX_ROWS]
         for layer in shown:
             lines.append(
                 f"  {layer.name[:width]:{max(width, 5)}}  {layer.new.units:11.3g}  "
@@ -166,22 +166,24 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
     for (own, f), (other, g) in zip(fs, gs, strict=True):
         name = own if own == other else f"{own} / {other}"
         likes = several(x) if not found else [library if library is not None else y for y in ours]
-        both = side_of(own, f, likes), side_of(other, g, likes)
+        both = unlimited_implementation(own, f, likes), unlimited_implementation(other, g, likes)
         # Units are those of g's layer, and of f's where it is g's that is not finite.
         form, length = format_of(ours, None), longest_axis(ours)
-        ask = Inquiry(both[1], both[0], ours, form, widens="fg", length=length)
-        _require(ask.of_f, "gs", other)
-        _require(ask.of_g, "fs", own)
-        if not any(map(is_movable, ours)):
-            ask.form = format_of_results(ask.of_f, ask.of_g)
-        new = _compared(ask, ask.of_g, ask.of_f)
+        ask = Evidence(both[1], both[0], ours, form, widens="fg", length=length)
+        _require(ask.result_f, "gs", other)
+        _require(ask.result_g, "fs", own)
+        if not any(map(is_perturbable, ours)):
+            ask.form = format_of_results(ask.result_f, ask.result_g)
+        new = _compared(ask, ask.result_g, ask.result_f)
         if new.problem is not None:
             found.append(Layer(name, new, new))
             break
-        after = ask.of_f if theirs is ours else side_of(other, g, likes)(theirs)
+        after = (
+            ask.result_f if theirs is ours else unlimited_implementation(other, g, likes)(theirs)
+        )
         _require(after, "gs", other)
-        found.append(Layer(name, new, _compared(ask, ask.of_g, after)))
-        ours, theirs = ask.of_g.arrays, after.arrays
+        found.append(Layer(name, new, _compared(ask, ask.result_g, after)))
+        ours, theirs = ask.result_g.arrays, after.arrays
     return Layers(tuple(found))
 
 
@@ -200,11 +202,11 @@ def _layers(given: Any, name: str) -> list[tuple[str, Any]]:
     return layers
 
 
-def _require(answer: Answer, side: str, name: str) -> None:
+def _require(answer: Result, side: str, name: str) -> None:
     if answer.error is not None:
         answer.error.add_note(f"raised by layer {name!r} of {side}")
         raise answer.error
 
 
-def _compared(ask: Inquiry, answer: Answer, expected: Answer) -> Trial:
+def _compared(ask: Evidence, answer: Result, expected: Result) -> Trial:
     return trial(ask.g.name, answer, expected, lambda: ask.scale, ask.allowed)

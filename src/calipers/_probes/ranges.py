@@ -10,12 +10,12 @@ import numpy as np
 from .._core.dtypes import FORMATS
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .._diagnose.callables import Answer, comparable
-from .._diagnose.error_units import difference, own_roundings
-from .._diagnose.inputs import is_movable, widened
+from .._diagnose.callables import Result, comparable
+from .._diagnose.error_units import difference, result_roundoffs
+from .._diagnose.inputs import is_perturbable, to_higher_precision
 from .._diagnose.rules.overflow_underflow import STEP, degrees_of, scaled, unscaled
 from .._diagnose.verdict import as_multiple
-from .trials import Subject, in_units
+from .trials import ProbedFunction, in_units
 
 _FALLS = 10.0  # times an error falls in another range, if range was its cause
 
@@ -88,23 +88,23 @@ class Range(Report):
 
 def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     """Compare with the wider format, as it is and rescaled by powers of two."""
-    subject = Subject(f, inputs)
-    ask, plain = subject.ask, subject.plain
-    if ask.standard is not None:
-        exact, unit = ask.standard[1], subject.unit
+    subject = ProbedFunction(f, inputs)
+    ask, plain = subject.evidence, subject.result
+    if ask.reference is not None:
+        exact, unit = ask.reference[1], subject.noise_level
     else:
         found = _elsewhere(subject)
         if found is None:
             return _unknown(subject)
-        exact, unit = found, own_roundings(found, ask.roundoff)
+        exact, unit = found, result_roundoffs(found, ask.roundoff)
     numbers, reference = plain.numbers(np.float64), exact.numbers(np.longdouble)
-    largest = plain.spread(np.array([_limit(x, ask.form) for x in plain.arrays]))
+    largest = plain.repeat_each(np.array([_limit(x, ask.form) for x in plain.arrays]))
     fits = np.isfinite(reference) & (np.abs(reference) <= largest)
     lost = fits & ~np.isfinite(numbers)
     nonfinite = int(lost.sum())
     first = _index(int(np.argmax(lost)), plain) if nonfinite else None
 
-    def error_of(answer: Answer) -> float:
+    def error_of(answer: Result) -> float:
         return in_units(plain, np.where(fits, difference(answer, exact), 0.0), unit)[0]
 
     error = error_of(plain)
@@ -118,7 +118,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
         if not nonfinite and error <= ask.allowed:
             continue
         for k in _exponents(subject, chosen):
-            answer = unscaled(subject.side(scaled(subject.inputs, chosen, k)), degrees, k)
+            answer = unscaled(subject.implementation(scaled(subject.inputs, chosen, k)), degrees, k)
             if comparable(answer, exact):
                 size = error_of(answer)
                 if best is None or size < best[0]:
@@ -173,10 +173,10 @@ def _judged(
     return kind, "; ".join(found)
 
 
-def _unknown(subject: Subject) -> Range:
+def _unknown(subject: ProbedFunction) -> Range:
     reason = "f does not run in higher precision and is not homogeneous: losses would not be seen"
     nan = math.nan
-    form, allowed = subject.ask.form, subject.ask.allowed
+    form, allowed = subject.evidence.form, subject.evidence.allowed
     return Range("UNKNOWN", reason, form, 0, None, (), None, None, nan, nan, allowed)
 
 
@@ -187,17 +187,17 @@ def _limit(x: NDArray, form: str) -> float:
     return min(float(np.finfo(x.dtype).max), FORMATS[form].largest)
 
 
-def _index(position: int, answer: Answer) -> tuple[int, ...]:
-    output, own = answer.place(position)
+def _index(position: int, answer: Result) -> tuple[int, ...]:
+    output, own = answer.locate(position)
     return (output, *own) if len(answer.arrays) > 1 else own
 
 
-def _arguments(subject: Subject) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _arguments(subject: ProbedFunction) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Give each input that has a scale, and all of them."""
     chosen = tuple(
         k
         for k, x in enumerate(subject.inputs)
-        if is_movable(x) and x.any() and np.isfinite(np.abs(x).max())
+        if is_perturbable(x) and x.any() and np.isfinite(np.abs(x).max())
     )
     for k in chosen:
         yield k, (k,)
@@ -205,35 +205,37 @@ def _arguments(subject: Subject) -> Iterator[tuple[int, tuple[int, ...]]]:
         yield -1, chosen
 
 
-def _exponents(subject: Subject, chosen: tuple[int, ...]) -> list[int]:
+def _exponents(subject: ProbedFunction, chosen: tuple[int, ...]) -> list[int]:
     """Return ways to rescale: the largest number to about 1, and far up and down."""
     to_one = _to_one(subject, chosen)
-    far = -FORMATS[subject.ask.form].lowest // 4
+    far = -FORMATS[subject.evidence.form].lowest // 4
     return sorted({k for k in (to_one, to_one + far, to_one - far) if k}, key=abs)
 
 
-def _to_one(subject: Subject, chosen: tuple[int, ...]) -> int:
+def _to_one(subject: ProbedFunction, chosen: tuple[int, ...]) -> int:
     largest = max(float(np.abs(subject.inputs[k]).max().astype(float)) for k in chosen)
     return -math.frexp(largest)[1]
 
 
-def _law(subject: Subject, chosen: tuple[int, ...]) -> tuple[list[float] | None, Answer]:
+def _law(subject: ProbedFunction, chosen: tuple[int, ...]) -> tuple[list[float] | None, Result]:
     """Return each output's degree if f is homogeneous, and the results that have shown it.
 
     Without a wider format these are of inputs that are rescaled to about 1.
     """
-    if subject.ask.standard is not None:
-        inputs, here = widened(subject.inputs), subject.ask.standard[1]
-        return degrees_of(here, subject.side(scaled(inputs, chosen, STEP))), here
+    if subject.evidence.reference is not None:
+        inputs, here = to_higher_precision(subject.inputs), subject.evidence.reference[1]
+        return degrees_of(here, subject.implementation(scaled(inputs, chosen, STEP))), here
     k = _to_one(subject, chosen)
-    here, there = (subject.side(scaled(subject.inputs, chosen, shift)) for shift in (k, k + STEP))
+    here, there = (
+        subject.implementation(scaled(subject.inputs, chosen, shift)) for shift in (k, k + STEP)
+    )
     degrees = None if here.error else degrees_of(here, there)
     return degrees, here if degrees is None else unscaled(here, degrees, k)
 
 
-def _elsewhere(subject: Subject) -> Answer | None:
+def _elsewhere(subject: ProbedFunction) -> Result | None:
     """Return results as the power law has them, if there is one."""
     laws = (_law(subject, chosen) for _, chosen in _arguments(subject))
     return next(
-        (found for degrees, found in laws if degrees and found.forms == subject.plain.forms), None
+        (found for degrees, found in laws if degrees and found.forms == subject.result.forms), None
     )

@@ -17,22 +17,30 @@ from .._core.containers import several
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._core.report import Report, wrapped
-from .._diagnose.callables import Answer, Budget, Side, comparable, in_a_line, listed, raw
-from .._diagnose.error_units import difference, own_roundings, size_of
-from .._diagnose.evidence import Inquiry
+from .._diagnose.callables import (
+    Budget,
+    Implementation,
+    Result,
+    comparable,
+    join_or_none,
+    one_line_error,
+    raw_bytes,
+)
+from .._diagnose.error_units import difference, error_norms, result_roundoffs
+from .._diagnose.evidence import Evidence
 from .._diagnose.inputs import (
-    Nest,
+    NestedInputs,
     format_of,
     format_of_results,
     inputs_of,
-    is_movable,
+    is_perturbable,
     longest_axis,
     misaligned,
-    widened,
+    to_higher_precision,
 )
 from .._diagnose.verdict import ALONE, FAR, as_multiple
 
-_LINES = 20
+_MAX_LINES = 20
 _WIDTH = 88
 _NAMED = 5  # trials with equal results, of which the line names each; of more, the ends
 
@@ -99,7 +107,7 @@ class Trial(Report):
             return f"{self.name}: {self.problem}"
         if self.equal:
             return f"{self.name}: equal"
-        return f"{self.name}: {how_far(self)}" + ("" if self else ": above the limit")
+        return f"{self.name}: {describe_difference(self)}" + ("" if self else ": above the limit")
 
     def _contents(self) -> dict[str, Any]:
         return super()._contents() | {"passed": bool(self), "equal": self.equal}
@@ -153,8 +161,8 @@ class Trials(Report):
         lines: list[str] = []
         for text in _listed(self.trials):
             lines += wrapped(text, "  ", "    ", most=2, width=_WIDTH)
-        if len(lines) > _LINES:
-            lines[_LINES:] = ["  and more: see .trials"]
+        if len(lines) > _MAX_LINES:
+            lines[_MAX_LINES:] = ["  and more: see .trials"]
         return "\n".join([f"{self.question}: {verdict}", *lines])
 
     def _contents(self) -> dict[str, Any]:
@@ -181,7 +189,7 @@ def _listed(trials: tuple[Trial, ...]) -> list[str]:
     return texts
 
 
-def how_far(found: Trial, limit: float | None = None) -> str:
+def describe_difference(found: Trial, limit: float | None = None) -> str:
     """Write how large the differences are; infinite ones, as between integers, have no unit."""
     told = differing(found.differing, found.size)
     if math.isinf(found.largest):
@@ -189,79 +197,83 @@ def how_far(found: Trial, limit: float | None = None) -> str:
     return f"{told} by {as_multiple(found.units, limit)}, the largest by {found.largest:.3g} x"
 
 
-def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:
+def unlimited_implementation(name: str, f: Callable[..., Any], likes: Any) -> Implementation:
     """Return a side that may be called without end."""
     require_callable(**{name: f})
-    return Side(name, f, several(likes), Budget(sys.maxsize))
+    return Implementation(name, f, several(likes), Budget(sys.maxsize))
 
 
-class Subject:
+class ProbedFunction:
     """
     A function at some inputs, and the unit that its results are compared in.
 
-    `inputs` are the arrays, those that are in containers, too; see `Nest`.
+    `inputs` are the arrays, those that are in containers, too; see `NestedInputs`.
     """
 
     def __init__(self, f: Callable[..., Any], inputs: Any, seed: int = 0) -> None:
         require_callable(f=f)
-        self.nest = nest = Nest(several(inputs))
+        self.nest = nest = NestedInputs(several(inputs))
         self.inputs = inputs_of(nest.leaves, nest.names)
-        self.side = side_of("f", nest.called(f), nest.leaves)
+        self.implementation = unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves)
         form, length = format_of(self.inputs, None), longest_axis(self.inputs)
-        sides = self.side, self.side
-        self.ask = Inquiry(*sides, self.inputs, form, widens="f", length=length, seed=seed)
-        self.plain = self.ask.of_f
-        if self.plain.error is not None:
-            raise self.plain.error
-        if not any(map(is_movable, self.inputs)):
-            self.ask.form = format_of_results(self.plain)
+        sides = self.implementation, self.implementation
+        self.evidence = Evidence(*sides, self.inputs, form, widens="f", length=length, seed=seed)
+        self.result = self.evidence.result_f
+        if self.result.error is not None:
+            raise self.result.error
+        if not any(map(is_perturbable, self.inputs)):
+            self.evidence.form = format_of_results(self.result)
 
     @cached_property
-    def unit(self) -> NDArray:
+    def noise_level(self) -> NDArray:
         """What one rounding of the inputs and of the result does to each result."""
-        unit, standard = self.ask.scale, self.ask.standard
+        unit, standard = self.evidence.scale, self.evidence.reference
         # Asked last: a state that drifts from call to call has drifted no less than at the moves.
         if standard is None:
-            again, before, share = self.side(self.inputs), self.ask.of_f, 1 / FAR
+            again, before, share = self.implementation(self.inputs), self.evidence.result_f, 1 / FAR
         else:
-            again, before, share = self.side(widened(self.inputs)), standard[1], 1.0
-        own = own_roundings(self.plain, self.ask.roundoff)
+            again, before, share = (
+                self.implementation(to_higher_precision(self.inputs)),
+                standard[1],
+                1.0,
+            )
+        own = result_roundoffs(self.result, self.evidence.roundoff)
         if not comparable(again, before):
             return own
         changes = share * difference(again, before)
         # Else it was not the inputs' moves that moved a result.
-        parts = zip(*map(self.plain.split, (changes, unit, own)), strict=True)
+        parts = zip(*map(self.result.split, (changes, unit, own)), strict=True)
         return np.concatenate([moved if _is_steady(d, moved) else o for d, moved, o in parts])
 
-    def trial(self, name: str, answer: Answer) -> Trial:
+    def compare(self, name: str, answer: Result) -> Trial:
         """Compare an answer with that at the inputs themselves."""
-        return trial(name, answer, self.plain, lambda: self.unit, self.ask.allowed)
+        return trial(name, answer, self.result, lambda: self.noise_level, self.evidence.allowed)
 
-    def part(self, name: str, answer: Answer, rows: Any, n: int) -> Trial:
+    def compare_rows(self, name: str, answer: Result, rows: Any, n: int) -> Trial:
         """Compare an answer with rows of that at all n, as far as results have such an axis."""
-        kept = [k for k, x in enumerate(self.plain.arrays) if x.shape[:1] == (n,)]
-        names, dtypes = (tuple(x[k] for k in kept) for x in (self.plain.names, self.plain.dtypes))
-        arrays = tuple(self.plain.arrays[k][rows] for k in kept)
-        expected = Answer(arrays, names=names, given=dtypes)
-        if answer.error is None and len(answer.arrays) == len(self.plain.arrays):
+        kept = [k for k, x in enumerate(self.result.arrays) if x.shape[:1] == (n,)]
+        names, dtypes = (tuple(x[k] for k in kept) for x in (self.result.names, self.result.dtypes))
+        arrays = tuple(self.result.arrays[k][rows] for k in kept)
+        expected = Result(arrays, names=names, native_dtypes=dtypes)
+        if answer.error is None and len(answer.arrays) == len(self.result.arrays):
             own, dtypes = (tuple(x[k] for k in kept) for x in (answer.names, answer.dtypes))
-            answer = Answer(tuple(answer.arrays[k] for k in kept), names=own, given=dtypes)
+            answer = Result(tuple(answer.arrays[k] for k in kept), names=own, native_dtypes=dtypes)
 
         def unit() -> NDArray:
-            units = self.plain.split(self.unit)
+            units = self.result.split(self.noise_level)
             return np.concatenate([units[k].reshape(n, -1)[rows].reshape(-1) for k in kept])
 
-        return trial(name, answer, expected, unit, self.ask.allowed)
+        return trial(name, answer, expected, unit, self.evidence.allowed)
 
 
 def _is_steady(changes: NDArray, unit: NDArray) -> bool:
     """Tell whether a result that was asked for again has changed by less than its unit."""
-    noise = size_of(changes, unit)
+    noise = error_norms(changes, unit)
     return not noise.broken and noise.normwise <= 0.5
 
 
 def trial(
-    name: str, answer: Answer, expected: Answer, unit: Callable[[], NDArray], allowed: float
+    name: str, answer: Result, expected: Result, unit: Callable[[], NDArray], allowed: float
 ) -> Trial:
     """Compare two answers; units are asked for only where bits differ."""
     size = sum(x.size for x in expected.arrays)
@@ -279,7 +291,7 @@ def trial(
     return Trial(name, size, differing, units, largest, allowed)
 
 
-def in_units(like: Answer, d: NDArray, unit: NDArray) -> tuple[float, float]:
+def in_units(like: Result, d: NDArray, unit: NDArray) -> tuple[float, float]:
     """
     Return the size of errors on average, and that of the largest; infinite if one is.
 
@@ -302,41 +314,41 @@ def _in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
         floor = np.maximum(unit[known], math.sqrt(np.mean(unit[known] ** 2)) if known.any() else 0)
         far = np.abs(d[known])
         largest = float(np.max(np.where(far > 0, far / floor, 0.0), initial=0.0))
-    return size_of(d, unit).least, largest
+    return error_norms(d, unit).robust, largest
 
 
-def _problem(answer: Answer, expected: Answer) -> str | None:
+def _problem(answer: Result, expected: Result) -> str | None:
     """Tell why two answers have nothing to compare."""
     if answer.error is not None:
-        return f"f raises {in_a_line(answer.error)}"
+        return f"f raises {one_line_error(answer.error)}"
     if answer.names != expected.names:
         own, other = (", ".join(dict.fromkeys(filter(None, x.names))) for x in (answer, expected))
         if own == other:
-            counts = (listed(tuple(Counter(x.names).values())) for x in (answer, expected))
+            counts = (join_or_none(tuple(Counter(x.names).values())) for x in (answer, expected))
             return "number of results {} instead of {}".format(*counts)
         return f"results are named {own or 'nothing'} instead of {other or 'nothing'}"
     for name in ("shape", "dtype"):
         a, b = (tuple(getattr(x, name) for x in y.arrays) for y in (answer, expected))
         if a != b:
-            return f"{name} {listed(a)} instead of {listed(b)}"
+            return f"{name} {join_or_none(a)} instead of {join_or_none(b)}"
     if answer.dtypes != expected.dtypes:
-        return f"dtype {listed(answer.dtypes)} instead of {listed(expected.dtypes)}"
+        return f"dtype {join_or_none(answer.dtypes)} instead of {join_or_none(expected.dtypes)}"
     return None
 
 
 def _differing(a: NDArray, b: NDArray) -> int:
     """Count elements that differ in a bit."""
-    return int(np.any(raw(a) != raw(b), axis=1).sum())
+    return int(np.any(raw_bytes(a) != raw_bytes(b), axis=1).sum())
 
 
 def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
     """Ask for rows, some rows and rows in a different order."""
-    subject = Subject(f, inputs, seed)
-    batched = subject.nest.places(batch)
+    subject = ProbedFunction(f, inputs, seed)
+    batched = subject.nest.leaf_indices(batch)
     n = subject.inputs[batched[0]].shape[0]
-    if not any(x.shape[:1] == (n,) for x in subject.plain.arrays):
+    if not any(x.shape[:1] == (n,) for x in subject.result.arrays):
         msg = f"f must return a row for each of the {n} rows of inputs[{batch[0]}], got shapes "
-        raise ValueError(msg + listed(subject.plain.shapes))
+        raise ValueError(msg + join_or_none(subject.result.shapes))
     order = np.random.default_rng(seed).permutation(n)
     if (order == np.arange(n)).all():
         order = order[::-1]
@@ -347,16 +359,16 @@ def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: i
     trials = []
     for name, rows in parts.items():
         some = [x[rows] if k in batched else x for k, x in enumerate(subject.inputs)]
-        trials.append(subject.part(name, subject.side(some), rows, n))
+        trials.append(subject.compare_rows(name, subject.implementation(some), rows, n))
     return Trials("f of some rows compared with f of all rows", tuple(trials))
 
 
 def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
     """Ask with the same numbers elsewhere in memory."""
-    subject = Subject(f, inputs)
+    subject = ProbedFunction(f, inputs)
     given = [x.copy(order="C") if isinstance(x, np.ndarray) else x for x in subject.inputs]
-    subject.plain = subject.side(given)
-    sent = subject.side.sent
+    subject.result = subject.implementation(given)
+    sent = subject.implementation.convert
     assert sent is not None
 
     def shared(x: Any, like: Any) -> Any:
@@ -365,9 +377,9 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
         library = library_of(own)
         return own if library is None or library.device(own) != "cpu" else library.from_numpy(x)
 
-    direct = side_of("f", subject.side.call, subject.nest.leaves)
+    direct = unlimited_implementation("f", subject.implementation.call, subject.nest.leaves)
     # What it is given are copies already, and to copy one again would align it.
-    direct.sent, direct.copies = shared, False
+    direct.convert, direct.copies = shared, False
     ways: dict[str, Callable[[NDArray], NDArray]] = {
         "column-major": lambda x: x.copy(order="F"),
         "every second element of a longer row": strided,
@@ -376,16 +388,16 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
     trials = []
     for name, way in ways.items():
         arrays = [way(x) if isinstance(x, np.ndarray) else x for x in given]
-        trials.append(subject.trial(name, direct(arrays)))
+        trials.append(subject.compare(name, direct(arrays)))
     return Trials("f with other memory layouts", tuple(trials))
 
 
 def of_repeats(f: Callable[..., Any], inputs: Any, times: int) -> Trials:
     """Ask again."""
-    subject = Subject(f, inputs)
+    subject = ProbedFunction(f, inputs)
     # All before any other call: f may count its calls.
-    answers = [subject.side(subject.inputs) for _ in range(times - 1)]
-    trials = [subject.trial(f"call {k}", answer) for k, answer in enumerate(answers, start=2)]
+    answers = [subject.implementation(subject.inputs) for _ in range(times - 1)]
+    trials = [subject.compare(f"call {k}", answer) for k, answer in enumerate(answers, start=2)]
     return Trials(f"{times} calls of f", tuple(trials))
 
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from ..callables import BudgetError, comparable
-from ..error_units import MOVES, Moves, difference, rms_of
-from ..evidence import Inquiry
-from ..inputs import widened
+from ..error_units import N_PERTURBATIONS, Perturbations, difference, rms_of
+from ..evidence import Evidence
+from ..inputs import to_higher_precision
 from ..verdict import AMPLIFIED, BUG, FAR, FEW, LAYOUT, ROUNDING, STEADY, SUSPECT, Verdict
 from .bug import (
     another_function,
     digits_lost_alike,
-    heedless_of_strides,
     hidden_by_larger_results,
+    ignores_strides,
     jumps,
     loses_digits,
     steady_difference,
@@ -30,14 +30,14 @@ from .bug import (
 from .equal import exact_integers, integers_at_ties, one_raises, other_shapes, same_bits
 from .grids import few_digits_left, on_a_grid
 from .no_reference import grows_in_float32, outside_by_rounding, overflow_alone, stays_in_steps
-from .nondeterminism import beside_unsteady, restless_when_moved
+from .nondeterminism import nondeterministic_when_perturbed, with_nondeterminism_note
 from .overflow_underflow import better_when_rescaled, flushed, nothing_left, overflow
 from .quantization import quantised_inputs
 from .reduced_precision import narrowed_inputs, noise_in_between
 from .rounding import within_rounding
 
 
-def with_integers_as_numbers(q: Inquiry, verdict: Verdict) -> tuple[Verdict, Inquiry]:
+def with_integers_as_numbers(q: Evidence, verdict: Verdict) -> tuple[Verdict, Evidence]:
     """
     Judge again as if integers were numbers of the working format, before two functions are told.
 
@@ -49,7 +49,7 @@ def with_integers_as_numbers(q: Inquiry, verdict: Verdict) -> tuple[Verdict, Inq
     places = [k for k, x in enumerate(q.inputs) if _counts(x)]
     known = q.form in ("float32", "float64")
     found = None
-    if verdict.kind in (BUG, SUSPECT) and places and known and q.standard is not None:
+    if verdict.kind in (BUG, SUSPECT) and places and known and q.reference is not None:
         with suppress(BudgetError):
             found = _as_numbers(q, places)
     return found or (verdict, q)
@@ -59,11 +59,11 @@ def _counts(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind in "iu" and bool(x.any())
 
 
-def _as_numbers(q: Inquiry, places: list[int]) -> tuple[Verdict, Inquiry] | None:
+def _as_numbers(q: Evidence, places: list[int]) -> tuple[Verdict, Evidence] | None:
     inputs = tuple(x.astype(q.form) if k in places else x for k, x in enumerate(q.inputs))
     numbers = replace(q, inputs=inputs, evidence={})
-    same = all(numbers.answers[name].bits() == y.bits() for name, y in q.answers.items())
-    standing = numbers.standard is not None
+    same = all(numbers.results[name].bits() == y.bits() for name, y in q.results.items())
+    standing = numbers.reference is not None
     if not (same and standing and _is_smooth(numbers, places) and _is_drawn_anew(numbers)):
         return None
     found = within_rounding(numbers)
@@ -72,20 +72,20 @@ def _as_numbers(q: Inquiry, places: list[int]) -> tuple[Verdict, Inquiry] | None
     evidence = q.evidence | numbers.evidence | {"integers_as_numbers": True}
     numbers.inputs, numbers.evidence = q.inputs, evidence
     reason = f"with integer inputs treated as {q.form} numbers, {found.reason}"
-    return beside_unsteady(numbers, replace(found, reason=reason)), numbers
+    return with_nondeterminism_note(numbers, replace(found, reason=reason)), numbers
 
 
-def _is_smooth(q: Inquiry, places: list[int]) -> bool:
+def _is_smooth(q: Evidence, places: list[int]) -> bool:
     """Tell whether results move as far as such numbers do: those of labels and lengths jump."""
-    assert q.standard is not None
-    side, r = q.standard
-    moves = Moves([q.inputs[k] for k in places])
+    assert q.reference is not None
+    side, r = q.reference
+    moves = Perturbations([q.inputs[k] for k in places])
     sizes = []
     for delta in (q.roundoff / FAR, q.roundoff):
         changes = []
-        for k in range(MOVES):
+        for k in range(N_PERTURBATIONS):
             moved = dict(zip(places, moves(delta, q.seed + 1200 + k, wide=True), strict=True))
-            answer = side([moved.get(i, x) for i, x in enumerate(widened(q.inputs))])
+            answer = side([moved.get(i, x) for i, x in enumerate(to_higher_precision(q.inputs))])
             if not comparable(answer, r):
                 return False
             changes.append(rms_of(difference(answer, r)))
@@ -93,31 +93,33 @@ def _is_smooth(q: Inquiry, places: list[int]) -> bool:
     return sizes[1] > FAR / 2 * sizes[0] > 0
 
 
-def _is_drawn_anew(q: Inquiry) -> bool:
+def _is_drawn_anew(q: Evidence) -> bool:
     """Tell whether a few last places make another difference of it."""
-    found = [q.likeness(FEW * q.roundoff, q.seed + 1250 + k) or 0.0 for k in range(MOVES)]
+    found = [
+        q.similarity(FEW * q.roundoff, q.seed + 1250 + k) or 0.0 for k in range(N_PERTURBATIONS)
+    ]
     likeness = q.evidence["likeness_nearby"] = float(np.mean(found))
     return likeness < STEADY
 
 
-Rule = Callable[[Inquiry], Verdict | None]
+DiagnosisRule = Callable[[Evidence], Verdict | None]
 
 
-def decide(q: Inquiry) -> Verdict:
+def decide(q: Evidence) -> Verdict:
     """Apply the rules until one decides."""
     for rule in RULES:
         verdict = rule(q)
         if verdict is not None:
-            return beside_unsteady(q, verdict)
+            return with_nondeterminism_note(q, verdict)
     raise AssertionError  # the last rule always decides
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[DiagnosisRule, ...] = (
     one_raises,
     other_shapes,
     same_bits,
     exact_integers,
-    restless_when_moved,
+    nondeterministic_when_perturbed,
     hidden_by_larger_results,
     overflow,
     flushed,
@@ -125,7 +127,7 @@ RULES: tuple[Rule, ...] = (
     integers_at_ties,
     nothing_left,
     steady_difference,
-    heedless_of_strides,
+    ignores_strides,
     jumps,
     unstable,
     on_a_grid,

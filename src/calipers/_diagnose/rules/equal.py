@@ -8,23 +8,30 @@ import numpy as np
 from ..._compare.text import differing
 from ..._core.libraries import loaded_libraries
 from ..._core.protocols import NDArray
-from ..callables import Answer, BudgetError, comparable, in_a_line, listed, other_names
-from ..error_units import difference, rms_of, size_of
-from ..evidence import Inquiry
-from ..inputs import movable
-from ..verdict import BUG, COARSEST, EQUAL, GROSS, RAISES, SUSPECT, Verdict
+from ..callables import (
+    BudgetError,
+    Result,
+    comparable,
+    describe_name_mismatch,
+    join_or_none,
+    one_line_error,
+)
+from ..error_units import difference, error_norms, rms_of
+from ..evidence import Evidence
+from ..inputs import perturbable
+from ..verdict import BUG, COARSEST, EQUAL, LARGE_DIFFERENCE, RAISES, SUSPECT, Verdict
 from .grids import none_nearby
-from .nondeterminism import restless, unwritten
+from .nondeterminism import judge_repeats, unwritten
 
 _ENOUGH = 4  # calls that are left: two elsewhere, and two that tell of repeating
 
 
-def one_raises(q: Inquiry) -> Verdict | None:
-    f, g = q.of_f, q.of_g
+def one_raises(q: Evidence) -> Verdict | None:
+    f, g = q.result_f, q.result_g
     if f.error is None and g.error is None:
         return None
     errors = [
-        f"{name} raises {in_a_line(answer.error)}"
+        f"{name} raises {one_line_error(answer.error)}"
         for name, answer in (("f", f), ("g", g))
         if answer.error is not None
     ]
@@ -32,9 +39,9 @@ def one_raises(q: Inquiry) -> Verdict | None:
     return Verdict(RAISES, " and ".join(errors) + alone + _how_called(q))
 
 
-def _how_called(q: Inquiry) -> str:
+def _how_called(q: Evidence) -> str:
     """Say how f and g were called, where that may be why they raise."""
-    errors, count = [q.of_f.error, q.of_g.error], len(q.inputs)
+    errors, count = [q.result_f.error, q.result_g.error], len(q.inputs)
     alone = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iufc" for x in q.inputs)
     if count > 1 and alone and all(isinstance(error, TypeError) for error in errors):
         return (
@@ -45,8 +52,8 @@ def _how_called(q: Inquiry) -> str:
         return "; they are called with 1 argument: pass several as a tuple, inputs=(a, b)"
     if loaded_libraries() and any("ndarray" in str(error) for error in errors):
         return "; it is called with NumPy arrays: pass tensors if it needs tensors"
-    for name, answer in q.answers.items():
-        library = q.sides[name].arrays_of
+    for name, answer in q.results.items():
+        library = q.implementations[name].array_library
         if isinstance(answer.error, TypeError) and library != "NumPy":
             return (
                 f"; {name} is called with arrays of {library}: convert them with np.asarray in "
@@ -55,35 +62,35 @@ def _how_called(q: Inquiry) -> str:
     return ""
 
 
-def other_shapes(q: Inquiry) -> Verdict | None:
+def other_shapes(q: Evidence) -> Verdict | None:
     """Results that are not compared: of other shapes, complex on one side, or by other names."""
     _join(q)
-    f, g = q.of_f.shapes, q.of_g.shapes
-    reason = other_names(q.of_f, q.of_g)
+    f, g = q.result_f.shapes, q.result_g.shapes
+    reason = describe_name_mismatch(q.result_f, q.result_g)
     if reason is not None:
         return Verdict(BUG, reason)
-    if q.of_f.forms == q.of_g.forms:
+    if q.result_f.forms == q.result_g.forms:
         return None
     if f == g:
         reason = "only one of f and g returns complex numbers"
         return Verdict(BUG, f"{reason}: compare the real parts, or return complex from both")
-    return Verdict(BUG, f"f returns shape {listed(f)}, and g returns shape {listed(g)}")
+    return Verdict(BUG, f"f returns shape {join_or_none(f)}, and g returns shape {join_or_none(g)}")
 
 
-def _join(q: Inquiry) -> None:
+def _join(q: Evidence) -> None:
     """Take several numbers for an array, where the other side gives one: row by row, say."""
-    f, g = q.of_f.joined(), q.of_g.joined()
-    if f.shapes == q.of_g.shapes:
-        q.f.joins, q.of_f = True, f
-    elif g.shapes == q.of_f.shapes:
-        q.g.joins, q.of_g = True, g
+    f, g = q.result_f.joined(), q.result_g.joined()
+    if f.shapes == q.result_g.shapes:
+        q.f.merges_numbers, q.result_f = True, f
+    elif g.shapes == q.result_f.shapes:
+        q.g.merges_numbers, q.result_g = True, g
 
 
-def same_bits(q: Inquiry) -> Verdict | None:
+def same_bits(q: Evidence) -> Verdict | None:
     """Equal to the last bit, and again when asked again; or not the same from call to call."""
-    same = q.of_f.bits() == q.of_g.bits()
-    again = {"f": [q.of_f], "g": [q.of_g]}
-    elsewhere = _other_elsewhere(q) if same else None  # between calls that are the same
+    same = q.result_f.bits() == q.result_g.bits()
+    again = {"f": [q.result_f], "g": [q.result_g]}
+    elsewhere = _differs_when_perturbed(q) if same else None  # between calls that are the same
     for _ in range(1 if same else 2):
         again["f"].append(q.f(q.inputs))
         again["g"].append(q.g(q.inputs))
@@ -103,29 +110,31 @@ def same_bits(q: Inquiry) -> Verdict | None:
     ]
     q.evidence["repeats_differ"] = names
     if names:
-        return unwritten(again, names) or restless(q, names, spreads)
+        return unwritten(again, names) or judge_repeats(q, names, spreads)
     if elsewhere is not None:
         return elsewhere
     if same:
-        n = sum(x.size for x in q.of_f.arrays)
+        n = sum(x.size for x in q.result_f.arrays)
         if not n:
-            return Verdict(EQUAL, f"f and g return no elements: shape {listed(q.of_f.shapes)}")
+            return Verdict(
+                EQUAL, f"f and g return no elements: shape {join_or_none(q.result_f.shapes)}"
+            )
         what, they = ("the result is", "it is") if n == 1 else (f"all {n} results are", "all are")
         # Of which nothing is learnt.
-        nan = f"; {they} NaN" if np.isnan(q.of_f.numbers(np.float64)).all() else ""
+        nan = f"; {they} NaN" if np.isnan(q.result_f.numbers(np.float64)).all() else ""
         return Verdict(EQUAL, f"{what} equal to the last bit, in repeated calls as well{nan}")
     return None
 
 
-def _other_elsewhere(q: Inquiry) -> Verdict | None:
+def _differs_when_perturbed(q: Evidence) -> Verdict | None:
     """Tell of results that are equal here, and most of them not where all inputs are moved."""
-    if not q.are_moved or q.f.budget.left < _ENOUGH:
+    if not q.can_perturb or q.f.budget.remaining < _ENOUGH:
         return None
-    f, g = q.at_moved(2.0**-COARSEST, q.seed + 800)
+    f, g = q.evaluate_perturbed(2.0**-COARSEST, q.seed + 800)
     if not comparable(f, g):
         return None
     sizes = np.abs(f.numbers(np.float64))
-    apart = np.abs(difference(f, g)) > GROSS * np.maximum(sizes, rms_of(sizes))
+    apart = np.abs(difference(f, g)) > LARGE_DIFFERENCE * np.maximum(sizes, rms_of(sizes))
     if 2 * np.count_nonzero(apart) <= apart.size:
         return None
     differ = differing(int(np.count_nonzero(apart)), apart.size, "result")
@@ -134,32 +143,32 @@ def _other_elsewhere(q: Inquiry) -> Verdict | None:
     return Verdict(SUSPECT, reason)
 
 
-def _changed(again: dict[str, list[Answer]]) -> Verdict | None:
+def _changed(again: dict[str, list[Result]]) -> Verdict | None:
     """Tell of a side that raises, or gives results of other shapes, when it is asked again."""
     for name, (first, *rest) in again.items():
         for x in rest:
             if x.error is not None:
-                reason = f"{name} raises {in_a_line(x.error)} when it is called again"
+                reason = f"{name} raises {one_line_error(x.error)} when it is called again"
                 return Verdict(RAISES, reason)
             if x.forms != first.forms:
-                reason = f"{name} returns shape {listed(first.shapes)}, and shape "
-                reason += f"{listed(x.shapes)} when it is called again"
+                reason = f"{name} returns shape {join_or_none(first.shapes)}, and shape "
+                reason += f"{join_or_none(x.shapes)} when it is called again"
                 return Verdict(BUG, reason)
     return None
 
 
-def exact_integers(q: Inquiry) -> Verdict | None:
+def exact_integers(q: Evidence) -> Verdict | None:
     """Integers and truth values that no rounding makes differ: so they do in the wider format."""
-    here = _integers_apart(q.of_f, q.of_g)
+    here = _integer_differences(q.result_f, q.result_g)
     if here is None or not here.any():
         return None
     reason = differing(int(np.count_nonzero(here)), here.size, "integer")
-    alone = q.of_f.integers.all()  # else the rules that follow tell of the others
-    if not movable(q.inputs):
+    alone = q.result_f.integers.all()  # else the rules that follow tell of the others
+    if not perturbable(q.inputs):
         return _of_exact_inputs(q, reason) if alone else None
-    if len(q.wide_answers) < 2:
+    if len(q.wide_results) < 2:
         return None
-    there = _integers_apart(q.wide_answers["f"], q.wide_answers["g"])
+    there = _integer_differences(q.wide_results["f"], q.wide_results["g"])
     if there is None or not np.array_equal(here, there):
         return None
     reason += ", by as much in higher precision"
@@ -169,7 +178,7 @@ def exact_integers(q: Inquiry) -> Verdict | None:
     return Verdict(SUSPECT, f"{reason}, {ties}") if alone else None
 
 
-def _of_exact_inputs(q: Inquiry, reason: str) -> Verdict:
+def _of_exact_inputs(q: Evidence, reason: str) -> Verdict:
     """
     Judge integers that differ, where inputs are exact: pixels, counts and the like.
 
@@ -182,47 +191,47 @@ def _of_exact_inputs(q: Inquiry, reason: str) -> Verdict:
     )
     with suppress(BudgetError):
         numbers = replace(q, inputs=between, evidence={})
-        same = all(numbers.answers[name].bits() == y.bits() for name, y in q.answers.items())
-        ties = _ties(numbers) if same and numbers.are_moved else None
+        same = all(numbers.results[name].bits() == y.bits() for name, y in q.results.items())
+        ties = _ties(numbers) if same and numbers.can_perturb else None
         if ties is not None:
             return Verdict(SUSPECT, f"{reason}, {ties}")
     return Verdict(BUG, f"{reason}, and the inputs are exact: this is not rounding")
 
 
-def integers_at_ties(q: Inquiry) -> Verdict | None:
+def integers_at_ties(q: Evidence) -> Verdict | None:
     """Integers that differ at ties alone, beside results that rounding explains."""
-    here = _integers_apart(q.of_f, q.of_g)
-    if here is None or not here.any() or not movable(q.inputs):
+    here = _integer_differences(q.result_f, q.result_g)
+    if here is None or not here.any() or not perturbable(q.inputs):
         return None
-    others = ~q.of_f.integers
-    rest = size_of(q.apart[others], q.scale[others])
-    ties = None if rest.broken or rest.least > q.allowed else _ties(q)
+    others = ~q.result_f.integers
+    rest = error_norms(q.difference[others], q.scale[others])
+    ties = None if rest.broken or rest.robust > q.allowed else _ties(q)
     if ties is None:
         return None
     reason = differing(int(np.count_nonzero(here)), here.size, "integer")
     return Verdict(SUSPECT, f"{reason}, {ties}")
 
 
-def _ties(q: Inquiry) -> str | None:
+def _ties(q: Evidence) -> str | None:
     """Tell of ties, if no integers differ where inputs are moved: zeros, too, if need be."""
     for zeros in (False, True):
-        there = q.at_moved(2.0**-COARSEST, q.seed + 820, zeros=zeros)
-        moved = _integers_apart(*there)
+        there = q.evaluate_perturbed(2.0**-COARSEST, q.seed + 820, zeros=zeros)
+        moved = _integer_differences(*there)
         if moved is None or moved.any():
             continue
         # Where nothing between is what integers are, as a year of leap, both sides agree on that.
-        if _vary(*there) or not _vary(q.of_f, q.of_g):
+        if _vary(*there) or not _vary(q.result_f, q.result_g):
             return none_nearby(zeros)
     return None
 
 
-def _vary(*answers: Answer) -> bool:
+def _vary(*answers: Result) -> bool:
     """Tell whether a side gives integers that are not all of them the same."""
     own = (x for y in answers for x in y.arrays if x.dtype.kind in "biu" and x.size)
     return any(bool((x != x.flat[0]).any()) for x in own)
 
 
-def _integers_apart(a: Answer, b: Answer) -> NDArray | None:
+def _integer_differences(a: Result, b: Result) -> NDArray | None:
     """Return differences of the integers among results, which may wrap around, if any can."""
     if not comparable(a, b):
         return None

@@ -7,15 +7,15 @@ import numpy as np
 from ..._compare.text import differing
 from ..._core.dtypes import FORMATS, ROUNDOFF
 from ..._core.protocols import NDArray
-from ..callables import Answer, comparable
+from ..callables import Result, comparable
 from ..error_units import difference, rms_of
-from ..evidence import Inquiry
-from ..inputs import movable
+from ..evidence import Evidence
+from ..inputs import perturbable
 from ..round_to_format import bit_rule, round_array
 from ..verdict import (
     ALONE,
     COARSEST,
-    GROSS,
+    LARGE_DIFFERENCE,
     RANGE,
     REDRAW,
     REDUCED,
@@ -27,7 +27,7 @@ from ..verdict import (
 from .quantization import falls_behind, too_large
 
 _SAME = 0.9  # of the results that differ, those that differ as much in the wider format
-_MOVES = 3  # chance may make two sides agree at one
+_N_PERTURBATIONS = 3  # chance may make two sides agree at one
 _FAR = 2.0**-COARSEST  # of an input
 AGREE_ELSEWHERE = (
     "but agree at perturbed inputs: ties, or special values of these inputs, are treated "
@@ -35,14 +35,14 @@ AGREE_ELSEWHERE = (
 )
 
 
-def at_ties(q: Inquiry) -> Verdict | None:
+def at_ties(q: Evidence) -> Verdict | None:
     """
     Recognise differences that are the same in the wider format, and not there nearby.
 
     Where rounding decides at a tie, it decides otherwise in another format; and what is a tie by
     the function itself, as of numbers with the sum 1, is one where the inputs are moved.
     """
-    told = _same(q, q.allowed * q.roundoff) if q.are_moved else None
+    told = _same(q, q.allowed * q.roundoff) if q.can_perturb else None
     if told is None:
         return None
     # Farther away, one side may be another function: one that is right for one turn, say.
@@ -52,45 +52,45 @@ def at_ties(q: Inquiry) -> Verdict | None:
     return None
 
 
-def no_rounding(q: Inquiry) -> Verdict | None:
+def no_rounding(q: Evidence) -> Verdict | None:
     """
     Recognise differences that are the same in the wider format, where a jump is as large.
 
     Where the sides do not both answer in it, what is magnified is so nearby, too, and ties are not:
     unless rounding decides those of the side that does, which is another one in the wider format.
     """
-    if len(q.wide_answers) < 2:
-        apart = _beyond(q.allowed * q.roundoff, q.apart, q.of_f)
+    if len(q.wide_results) < 2:
+        apart = _beyond(q.allowed * q.roundoff, q.difference, q.result_f)
         if not apart.any() or _decided_by_rounding(q) or not agree_elsewhere(q):
             return None
         differ = differing(int(np.count_nonzero(apart)), apart.size, "result")
         return Verdict(SUSPECT, f"{differ}, {AGREE_ELSEWHERE}")
-    told = _same(q, GROSS)
+    told = _same(q, LARGE_DIFFERENCE)
     if told is None:
         return None
     return at_ties(q) or Verdict(SUSPECT, f"{told}, at discontinuities: this is not rounding")
 
 
-def _same(q: Inquiry, least: float) -> str | None:
+def _same(q: Evidence, least: float) -> str | None:
     """Tell of differences of a share of the results, if the wider format has nearly all of them."""
-    if len(q.wide_answers) < 2:
+    if len(q.wide_results) < 2:
         return None
-    f, g = q.wide_answers["f"], q.wide_answers["g"]
+    f, g = q.wide_results["f"], q.wide_results["g"]
     there = difference(f, g)
-    apart = _beyond(least, q.apart, f) | _beyond(least, there, f)
-    same = apart & (np.abs(q.apart - there) <= GROSS * np.abs(there))
+    apart = _beyond(least, q.difference, f) | _beyond(least, there, f)
+    same = apart & (np.abs(q.difference - there) <= LARGE_DIFFERENCE * np.abs(there))
     n = int(np.count_nonzero(same))
     if not n or n < _SAME * np.count_nonzero(apart):
         return None
     return f"{differing(n, same.size, 'result')}, by as much in higher precision"
 
 
-def _decided_by_rounding(q: Inquiry) -> bool:
+def _decided_by_rounding(q: Evidence) -> bool:
     """Tell whether rounding moves what is known in the wider format, and not the other side."""
-    if q.standard is None:
+    if q.reference is None:
         return False
-    r = q.standard[1]
-    off = (difference(q.answers[name], r) for name in q.wide_answers or q.answers)
+    r = q.reference[1]
+    off = (difference(q.results[name], r) for name in q.wide_results or q.results)
     return all(_beyond(q.allowed * q.roundoff, d, r).any() for d in off)
 
 
@@ -101,11 +101,11 @@ def none_nearby(zeros: bool) -> str:
 
 
 def agree_nearby(
-    q: Inquiry, delta: float = _FAR, *, zeros: bool = False, wide: bool = False
+    q: Evidence, delta: float = _FAR, *, zeros: bool = False, wide: bool = False
 ) -> bool:
     """Tell whether the sides agree wherever inputs are moved: no rounding in them is much."""
-    for k in range(_MOVES):
-        f, g = q.at_moved(delta, q.seed + 820 + k, zeros=zeros, wide=wide)
+    for k in range(_N_PERTURBATIONS):
+        f, g = q.evaluate_perturbed(delta, q.seed + 820 + k, zeros=zeros, wide=wide)
         if not comparable(f, g):
             return False
         d = difference(f, g)
@@ -114,15 +114,15 @@ def agree_nearby(
     return True
 
 
-def _beyond(share: float, d: NDArray, answer: Answer) -> NDArray:
+def _beyond(share: float, d: NDArray, answer: Result) -> NDArray:
     """Return which differences are more than a share of the results, or of others beside them."""
     sizes = np.abs(answer.numbers(np.float64))
-    typical = answer.spread(np.array([rms_of(part) for part in answer.split(sizes)]))
+    typical = answer.repeat_each(np.array([rms_of(part) for part in answer.split(sizes)]))
     beyond: NDArray = np.abs(d) > share * np.maximum(sizes, typical)
     return beyond
 
 
-def agree_elsewhere(q: Inquiry) -> bool:
+def agree_elsewhere(q: Evidence) -> bool:
     """Tell whether the sides agree where inputs are moved far, and a little: lost digits do not."""
     return any(
         all(agree_nearby(q, delta, zeros=zeros) for delta in (REDRAW * q.roundoff, _FAR))
@@ -141,12 +141,12 @@ _FEW_STORED = _STORED[2:]  # few results are numbers of two or three bits as oft
 _CONSTANT = 0.99
 # Bits less than a format holds, of results that few are left of: of each, and of all together.
 _SPARE, _SURE = 4, 64
-_BESIDE = 2.0**6  # times the largest input or result, or 1: what is subtracted may be
+_SUBTRAHEND_FACTOR = 2.0**6  # times the largest input or result, or 1: what is subtracted may be
 
 
-def on_a_grid(q: Inquiry) -> Verdict | None:
+def on_a_grid(q: Evidence) -> Verdict | None:
     """Recognise results that are numbers of a narrower format, where the other side's are not."""
-    for name, answer, other in (("g", q.of_g, q.of_f), ("f", q.of_f, q.of_g)):
+    for name, answer, other in (("g", q.result_g, q.result_f), ("f", q.result_f, q.result_g)):
         form = _grid_elsewhere(q, name, answer)
         if form is not None and grid_of(q, other) != form:
             verdict = _held_in(q, name, form)
@@ -155,7 +155,7 @@ def on_a_grid(q: Inquiry) -> Verdict | None:
     return None
 
 
-def _grid_elsewhere(q: Inquiry, name: str, answer: Answer) -> str | None:
+def _grid_elsewhere(q: Evidence, name: str, answer: Result) -> str | None:
     """
     Return the format of results; of few, and of those at moved inputs: few may be plain.
 
@@ -164,27 +164,27 @@ def _grid_elsewhere(q: Inquiry, name: str, answer: Answer) -> str | None:
     numbers = _nonzero(answer)
     if not numbers.size or numbers.size >= _MANY:
         return grid_of(q, answer)
-    if not movable(q.inputs):
+    if not perturbable(q.inputs):
         return "float32" if grid_of(q, answer) == "float32" else None
-    if not (q.are_moved and any(_holds(form, numbers) for form in _narrower(q, numbers))):
+    if not (q.can_perturb and any(_holds(form, numbers) for form in _lower_formats(q, numbers))):
         return None
     answers = [answer]
     for k in range(_MORE):
-        there = q.sides[name](q.moves(2.0**-COARSEST, q.seed + 880 + k, wide=False))
+        there = q.implementations[name](q.perturb(2.0**-COARSEST, q.seed + 880 + k, wide=False))
         if there.error is None:
             answers.append(there)
     return grid_of(q, *answers)
 
 
-def _held_in(q: Inquiry, name: str, form: str) -> Verdict | None:
+def _held_in(q: Evidence, name: str, form: str) -> Verdict | None:
     """Judge results that are numbers of a format: whether its rounding and range explain them."""
-    finite = {side: np.isfinite(answer.numbers(np.float64)) for side, answer in q.answers.items()}
+    finite = {side: np.isfinite(answer.numbers(np.float64)) for side, answer in q.results.items()}
     beyond = ~finite[name] & finite["g" if name == "f" else "f"]
     fraction, lowest = FORMATS[form][:2]
     unit = np.hypot(q.scale * (ROUNDOFF[form] / q.roundoff), 2.0 ** (lowest - fraction))
-    size = q.size(np.where(beyond, 0.0, q.apart), unit)
+    size = q.norms(np.where(beyond, 0.0, q.difference), unit)
     most = 4 * math.sqrt(q.length) if falls_behind(q, form) else q.allowed
-    if size.broken or size.normwise > most or q.constancy > _CONSTANT:
+    if size.broken or size.normwise > most or q.far_similarity > _CONSTANT:
         return None
     if beyond.any():
         return Verdict(
@@ -196,24 +196,25 @@ def _held_in(q: Inquiry, name: str, form: str) -> Verdict | None:
         )
     return too_large(q, name, form) or Verdict(
         REDUCED,
-        f"f and g differ by {as_multiple(q.eta_apart.rms)}, and all results of {name} are numbers "
+        f"f and g differ by {as_multiple(q.eta_difference.rms)}, and all results of {name} are "
+        "numbers "
         f"of {form}: it sums or returns in that format",
         form,
         None,
     )
 
 
-def grid_of(q: Inquiry, *answers: Answer) -> str | None:
+def grid_of(q: Evidence, *answers: Result) -> str | None:
     """Return the narrowest format that holds all results, if that is no accident."""
     numbers = np.unique(np.concatenate([_nonzero(answer) for answer in answers]))
-    for form in _narrower(q, numbers):
+    for form in _lower_formats(q, numbers):
         unused = numbers.size * math.log2(ROUNDOFF[form] / q.roundoff)
         if unused >= _CERTAIN and _holds(form, numbers) and not _are_plain(q, numbers, form):
             return form
     return None
 
 
-def _nonzero(answer: Answer) -> NDArray:
+def _nonzero(answer: Result) -> NDArray:
     """Return the sizes of results that are no 0, each once."""
     return _sizes(answer.numbers(np.float64))
 
@@ -223,7 +224,7 @@ def _sizes(numbers: NDArray) -> NDArray:
     return sizes
 
 
-def _narrower(q: Inquiry, numbers: NDArray) -> list[str]:
+def _lower_formats(q: Evidence, numbers: NDArray) -> list[str]:
     """Return formats that numbers may be held in: few are in one of a few bits by chance."""
     forms = _STORED if numbers.size >= _MANY else _FEW_STORED
     return [form for form in forms if ROUNDOFF[form] > q.roundoff]
@@ -236,14 +237,14 @@ def _holds(form: str, numbers: NDArray) -> bool:
     return np.array_equal(round_array(numbers, bit_rule(form, numbers.dtype)), numbers)
 
 
-def _are_plain(q: Inquiry, numbers: NDArray, form: str) -> bool:
+def _are_plain(q: Evidence, numbers: NDArray, form: str) -> bool:
     """Tell whether numbers need fewer bits than their format has, or are what a difference left."""
     fraction, lowest = FORMATS[form][:2]
     exponents = np.frexp(numbers)[1] - 1
     # What is lost here alone is in no narrower range, but to last places of squares, say.
     if q.differ_wide:
         exponents = np.maximum(exponents, lowest)
-    step = _last_place(numbers)
+    step = _common_spacing(numbers)
     zeros = math.log2(step) - (int(exponents.max()) - fraction)  # bits of the format not in use
     if zeros < 0:
         return False
@@ -251,56 +252,58 @@ def _are_plain(q: Inquiry, numbers: NDArray, form: str) -> bool:
     return left or numbers.size * zeros >= _PLAIN or 2 * zeros >= fraction
 
 
-def few_digits_left(q: Inquiry) -> Verdict | None:
+def few_digits_left(q: Evidence) -> Verdict | None:
     """
     Recognise what a subtraction leaves: multiples of a last place of what was subtracted.
 
     Beside results that are within rounding only those are looked at that are far beyond.
     """
-    if q.eta_apart.broken or q.differ_wide:
+    if q.eta_difference.broken or q.differ_wide:
         return None
-    lost = np.abs(q.apart) > ALONE * q.allowed * q.scale
-    chosen = {"all results of {}": np.ones(q.apart.size, bool)}
-    if lost.any() and q.size(np.where(lost, 0.0, q.apart), q.scale).least <= q.allowed:
+    lost = np.abs(q.difference) > ALONE * q.allowed * q.scale
+    chosen = {"all results of {}": np.ones(q.difference.size, bool)}
+    if lost.any() and q.norms(np.where(lost, 0.0, q.difference), q.scale).robust <= q.allowed:
         chosen["all results of {} with errors above the limit"] = lost
     for what, some in chosen.items():
-        absolute = rms_of(q.apart[some])
-        for name, answer in (("g", q.of_g), ("f", q.of_f)):
+        absolute = rms_of(q.difference[some])
+        for name, answer in (("g", q.result_g), ("f", q.result_f)):
             numbers = _sizes(answer.numbers(np.float64)[some])
             if not numbers.size:
                 continue
             if _SPARE < _spare(q, numbers) < _SURE / numbers.size:  # few may be so by chance
                 numbers = np.union1d(numbers, _sizes_elsewhere(q, name, some))
-            step, top, spare = _last_place(numbers), float(numbers.max()), _spare(q, numbers)
+            step, top, spare = _common_spacing(numbers), float(numbers.max()), _spare(q, numbers)
             subtracted = step / (2 * q.roundoff)
             largest = max(q.natural_size, top)
             few = spare > _SPARE and spare * numbers.size >= _SURE
-            if few and subtracted <= _BESIDE * largest and absolute <= 2 * step:
+            if few and subtracted <= _SUBTRAHEND_FACTOR * largest and absolute <= 2 * step:
                 return Verdict(
                     UNSTABLE,
-                    f"f and g differ by {as_multiple(q.eta_apart.rms)}, and {what.format(name)} "
+                    f"f and g differ by {as_multiple(q.eta_difference.rms)}, and "
+                    f"{what.format(name)} "
                     f"are multiples of {step:.2g}, an ulp of {subtracted:.2g}: a subtraction "
                     f"cancels most of their digits",
                 )
     return None
 
 
-def _spare(q: Inquiry, numbers: NDArray) -> float:
+def _spare(q: Evidence, numbers: NDArray) -> float:
     """Return how many bits less than their format's numbers need, the largest as well."""
-    unused = math.log2(_last_place(numbers)) - math.log2(float(numbers.max()))
+    unused = math.log2(_common_spacing(numbers)) - math.log2(float(numbers.max()))
     return unused - math.log2(q.roundoff)
 
 
-def _sizes_elsewhere(q: Inquiry, name: str, some: NDArray) -> NDArray:
+def _sizes_elsewhere(q: Evidence, name: str, some: NDArray) -> NDArray:
     """Return the sizes of some results of a side where inputs are moved far, each once."""
     answers = (
-        q.sides[name](q.moves(2.0**-COARSEST, q.seed + 880 + k, wide=False)) for k in range(_MORE)
+        q.implementations[name](q.perturb(2.0**-COARSEST, q.seed + 880 + k, wide=False))
+        for k in range(_MORE)
     )
-    known = [y.numbers(np.float64)[some] for y in answers if comparable(y, q.answers[name])]
+    known = [y.numbers(np.float64)[some] for y in answers if comparable(y, q.results[name])]
     return _sizes(np.concatenate([np.empty(0), *known]))
 
 
-def _last_place(numbers: NDArray) -> float:
+def _common_spacing(numbers: NDArray) -> float:
     """Return the largest power of two that all numbers are multiples of."""
     digits, exponents = np.frexp(numbers)
     digits = np.abs(digits * 2.0**53).astype(np.int64)

@@ -9,33 +9,43 @@ import numpy as np
 
 from ..._core.dtypes import FORMATS, ROUNDOFF
 from ..._core.protocols import NDArray
-from ..callables import Answer, BudgetError, comparable
-from ..error_units import MOVES, difference, size_of
-from ..evidence import Inquiry
-from ..inputs import is_movable, movable
-from ..verdict import ALONE, COARSEST, GROSS, RANGE, STEADY, SUSPECT, UNSTABLE, Verdict, as_multiple
+from ..callables import BudgetError, Result, comparable
+from ..error_units import N_PERTURBATIONS, difference, error_norms
+from ..evidence import Evidence
+from ..inputs import is_perturbable, perturbable
+from ..verdict import (
+    ALONE,
+    COARSEST,
+    LARGE_DIFFERENCE,
+    RANGE,
+    STEADY,
+    SUSPECT,
+    UNSTABLE,
+    Verdict,
+    as_multiple,
+)
 from .overflow_underflow import DOUBLINGS, scaled
 
-MOST_STILL = 0.9  # of the results beyond rounding
+MOSTLY_UNCHANGED = 0.9  # of the results beyond rounding
 _LITTLE = 4.0  # last places, fewer than are lost
 
 
-def share_standing_still(q: Inquiry, name: str, lost: NDArray) -> float:
+def unchanged_share(q: Evidence, name: str, lost: NDArray) -> float:
     """Return the share of some results of a side that stay as they are; 0 if there are none."""
     if not lost.any():
         return 0.0
-    numbers, still = q.answers[name].numbers(np.float64), lost.copy()
+    numbers, still = q.results[name].numbers(np.float64), lost.copy()
     for k in range(2):
-        y = q.sides[name](q.moves(_LITTLE * q.roundoff, q.seed + 870 + k, wide=False))
-        if not comparable(y, q.answers[name]):
+        y = q.implementations[name](q.perturb(_LITTLE * q.roundoff, q.seed + 870 + k, wide=False))
+        if not comparable(y, q.results[name]):
             return 0.0
         still &= y.numbers(np.float64) == numbers
     return float(np.count_nonzero(still) / np.count_nonzero(lost))
 
 
-def is_constant(q: Inquiry, name: str, lost: NDArray) -> bool:
+def is_constant(q: Evidence, name: str, lost: NDArray) -> bool:
     """Tell whether they are one number: that stays, too."""
-    return np.unique(q.answers[name].numbers(np.float64)[lost]).size < 2
+    return np.unique(q.results[name].numbers(np.float64)[lost]).size < 2
 
 
 # Times that a difference of lost digits grows by, at least, from float64 to float32, where it is
@@ -47,18 +57,21 @@ _ELSEWHERE = 2.0**-6  # of an input: a move that draws anew what float32 loses
 _HALVINGS = 5  # of inputs for which float32 has nothing finite
 
 # Formats below, of real numbers and of complex ones.
-_NARROWER = {"float64": ("float32", "complex64"), "float32": ("float16", "complex64")}
-_DRAWN, _KNOWN = 40, 3  # moves by last places, and results at these that tell of their noise
+_LOWER_FORMATS = {"float64": ("float32", "complex64"), "float32": ("float16", "complex64")}
+_DRAWN, _ENOUGH_FINITE = (
+    40,
+    3,
+)  # moves by last places, and results at these that tell of their noise
 _COME_BACK, _MOSTLY = 0.5, 0.75  # of the results that are not finite: elsewhere, and here
-_BESIDE = 2.0**-10  # of an input: near, and far from all that rounding does
+_NEAR_PERTURBATION = 2.0**-10  # of an input: near, and far from all that rounding does
 
 
-def grows_in_float32(q: Inquiry) -> Verdict | None:
+def grows_in_float32(q: Evidence) -> Verdict | None:
     """Recognise lost digits of float64 without a wider format: float32 loses more, as a bug is not.
 
     What is beyond rounding there, too, is by far larger than here.
     """
-    if q.form != "float64" or q.wide is not None or q.eta_apart.broken:
+    if q.form != "float64" or q.wide is not None or q.eta_difference.broken:
         return None
     largest = _in_float32(q)
     if largest is None:
@@ -66,34 +79,35 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
     distance, there, left = largest
     there[np.isinf(there)] = 0.0
     margin = q.allowed * q.scale
-    beyond = np.abs(q.apart) > margin
+    beyond = np.abs(q.difference) > margin
     # What is nothing beside 1 is no measure where a side has nothing left of it in float32.
     beyond &= (left > 0) | (distance > q.allowed * q.roundoff * q.natural_size)
     far = distance > ALONE * margin
     if (beyond & far).any():  # else chance decides of those that are hardly beyond
         beyond &= far
     gained = ROUNDOFF["float32"] / q.roundoff
-    sizes = np.abs(q.of_f.numbers(np.float64))
+    sizes = np.abs(q.result_f.numbers(np.float64))
     grown = beyond & (there > _GROWN * distance) & (there > gained * margin)
     lost = beyond & (there > _LOST * distance) & (there > gained * margin)
     lost &= (there > sizes / _LEFT) & (there < _LEFT * sizes)
     least = max(1, _MOST * np.count_nonzero(beyond))
-    if (beyond & ~(grown | lost) & (distance > GROSS * sizes)).any():
+    if (beyond & ~(grown | lost) & (distance > LARGE_DIFFERENCE * sizes)).any():
         return None
     if np.count_nonzero(grown) < least:
         grown |= lost
         # What is left of a result is no measure of digits; but those lost would be others nearby.
-        if np.count_nonzero(grown) < least or q.least_likeness(2, q.seed + 850) > STEADY:
+        if np.count_nonzero(grown) < least or q.least_similarity(2, q.seed + 850) > STEADY:
             return None
     times = float(np.median(there[grown] / distance[grown]))
     return Verdict(
         UNSTABLE,
-        f"f and g differ by {as_multiple(q.eta_apart.rms, q.allowed)}, and by {times:.2g} times as "
+        f"f and g differ by {as_multiple(q.eta_difference.rms, q.allowed)}, and by {times:.2g} "
+        "times as "
         f"much in float32: one of them loses digits",
     )
 
 
-def _in_float32(q: Inquiry) -> NDArray | None:
+def _in_float32(q: Evidence) -> NDArray | None:
     """
     Return how far results are apart about here at most, and in float32, and the less of both there.
 
@@ -103,24 +117,24 @@ def _in_float32(q: Inquiry) -> NDArray | None:
     for k in range(1, _HALVINGS):
         if largest is None or not np.isinf(largest[1]).any():
             break
-        smaller = _farthest(q, [scaled(q.inputs, tuple(movable(q.inputs)), -k)])
+        smaller = _farthest(q, [scaled(q.inputs, tuple(perturbable(q.inputs)), -k)])
         largest = None if smaller is None else np.where(np.isinf(largest[1]), smaller, largest)
     return largest
 
 
-def _about(q: Inquiry) -> Iterator[Sequence[Any]]:
+def _about(q: Evidence) -> Iterator[Sequence[Any]]:
     """Give the inputs, and some near them: those alone may be such that two functions are equal."""
     yield q.inputs
     for k in range(_CHANCES):
-        yield q.moves(_ELSEWHERE, q.seed + 880 + k, wide=False)
+        yield q.perturb(_ELSEWHERE, q.seed + 880 + k, wide=False)
 
 
-def _farthest(q: Inquiry, points: Iterable[Sequence[Any]]) -> NDArray | None:
+def _farthest(q: Evidence, points: Iterable[Sequence[Any]]) -> NDArray | None:
     """Return the largest differences at inputs, those in float32, and the less of results there."""
-    largest = np.zeros((3, q.apart.size))
+    largest = np.zeros((3, q.difference.size))
     for x in points:
         pairs = [(q.f(inputs), q.g(inputs)) for inputs in (x, _narrowed(q, x))]
-        if not comparable(q.of_f, *pairs[0], *pairs[1]):
+        if not comparable(q.result_f, *pairs[0], *pairs[1]):
             return None
         differences = [difference(*pair) for pair in pairs]
         differences[1][np.isnan(differences[1])] = np.inf
@@ -129,7 +143,7 @@ def _farthest(q: Inquiry, points: Iterable[Sequence[Any]]) -> NDArray | None:
     return largest
 
 
-def outside_by_rounding(q: Inquiry) -> Verdict | None:
+def outside_by_rounding(q: Evidence) -> Verdict | None:
     """
     Recognise results that are not finite by rounding, where nothing wider can be asked.
 
@@ -137,22 +151,22 @@ def outside_by_rounding(q: Inquiry) -> Verdict | None:
     where they are finite, but for what such last places do to either; of a function that is not
     defined there they stay.
     """
-    if q.standard is not None or not q.are_moved or not _alone(q.of_f, q.of_g).any():
+    if q.reference is not None or not q.can_perturb or not _alone(q.result_f, q.result_g).any():
         return None
     with suppress(BudgetError):
         here = _drawn_anew(q, q.inputs, q.seed + 700)
         if here is None or here.back < _MOSTLY:
             return None
-        if not q.is_rounding(size_of(here.mean, here.noise)):  # a few may stand still by chance
+        if not q.is_rounding(error_norms(here.mean, here.noise)):  # a few may stand still by chance
             return None
-        if _stay_beside(q, here.left):
+        if _stay_nonfinite(q, here.left):
             return None
         k = int(np.argmax(here.alone))
-        name, other = ("g", "f") if _finite(q.of_f)[k] else ("f", "g")
-        y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
+        name, other = ("g", "f") if _finite(q.result_f)[k] else ("f", "g")
+        y, r = (q.results[side].numbers(np.float64)[k] for side in (name, other))
         text = f"{name} returns {y} where {other} returns {r:.3g}, but not after perturbations of "
         text += "a few ulps: an intermediate value is rounded out of a function's domain"
-        far = q.moves(2.0**-COARSEST, q.seed + 800, wide=False)
+        far = q.perturb(2.0**-COARSEST, q.seed + 800, wide=False)
         there = _drawn_anew(q, far, q.seed + 800)
         if there is None or there.back < _COME_BACK:
             text += f"; after large perturbations it still does: {other} is defined where "
@@ -161,12 +175,12 @@ def outside_by_rounding(q: Inquiry) -> Verdict | None:
     return None
 
 
-def _finite(answer: Answer) -> NDArray:
+def _finite(answer: Result) -> NDArray:
     finite: NDArray = np.isfinite(answer.numbers(np.float64))
     return finite
 
 
-def _alone(f: Answer, g: Answer) -> NDArray:
+def _alone(f: Result, g: Result) -> NDArray:
     """Tell which results are finite on one side alone."""
     return _finite(f) ^ _finite(g)
 
@@ -186,19 +200,19 @@ class _Drawn(NamedTuple):
         return 1 - np.count_nonzero(self.left) / count if count else 1.0
 
 
-def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> _Drawn | None:
+def _drawn_anew(q: Evidence, inputs: Sequence[Any], seed: int) -> _Drawn | None:
     """Move inputs by last places, until those results are known, or hopeless."""
     f, g = q.f(inputs), q.g(inputs)
-    if not comparable(f, g, q.of_f):
+    if not comparable(f, g, q.result_f):
         return None
     alone, draws = _alone(f, g), []
     times = np.zeros(alone.size, int)
     for y, r in q.nearby(inputs, q.roundoff, seed, _DRAWN):
         draws.append([y - r, y, r])
         times += np.isfinite(y - r)
-        enough = times[alone] >= _KNOWN
+        enough = times[alone] >= _ENOUGH_FINITE
         hopeless = len(draws) > _DRAWN / 2 and not times[alone].any()
-        if len(draws) > MOVES and (enough.all() or hopeless):
+        if len(draws) > N_PERTURBATIONS and (enough.all() or hopeless):
             break
     if not draws:
         return None
@@ -215,34 +229,34 @@ def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> _Drawn | None:
     return _Drawn(alone, alone & (times == 0), mean[0], noise)
 
 
-def _stay_beside(q: Inquiry, left: NDArray) -> bool:
+def _stay_nonfinite(q: Evidence, left: NDArray) -> bool:
     """Tell whether results stay finite on one side alone where inputs are moved by more."""
-    for k in range(MOVES):
+    for k in range(N_PERTURBATIONS):
         if not left.any():
             break
-        f, g = q.at_moved(_BESIDE, q.seed + 750 + k)
-        if not comparable(f, g, q.of_f):
+        f, g = q.evaluate_perturbed(_NEAR_PERTURBATION, q.seed + 750 + k)
+        if not comparable(f, g, q.result_f):
             break
         left = left & _alone(f, g)
     return bool(left.any())
 
 
-def overflow_alone(q: Inquiry) -> Verdict | None:
+def overflow_alone(q: Evidence) -> Verdict | None:
     """
     Recognise results that are not finite on one side, where nothing wider can be asked.
 
     What overflows is finite for smaller inputs, and of these not in a narrower format; so is what
     underflows, for larger ones. What is not defined is so in both.
     """
-    finite = {name: np.isfinite(y.numbers(np.float64)) for name, y in q.answers.items()}
+    finite = {name: np.isfinite(y.numbers(np.float64)) for name, y in q.results.items()}
     kept, alone = finite["f"] & finite["g"], finite["f"] ^ finite["g"]
     names = [name for name, there in finite.items() if (alone & ~there).any()]
-    if q.standard is not None or q.form not in _NARROWER or len(names) != 1:
+    if q.reference is not None or q.form not in _LOWER_FORMATS or len(names) != 1:
         return None
-    if size_of(q.apart[kept], q.scale[kept]).least > q.allowed:
+    if error_norms(q.difference[kept], q.scale[kept]).robust > q.allowed:
         return None
     name, other = names[0], "g" if names[0] == "f" else "f"
-    narrower = _NARROWER[q.form][0]
+    narrower = _LOWER_FORMATS[q.form][0]
     with suppress(BudgetError):
         for size, powers in _other_sizes(q, math.frexp(FORMATS[narrower].largest)[1]).items():
             left = alone.copy()
@@ -250,7 +264,7 @@ def overflow_alone(q: Inquiry) -> Verdict | None:
                 left &= ~_overflows(q, name, other, power)
                 if not left.any():
                     k = int(np.argmax(alone))
-                    y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
+                    y, r = (q.results[side].numbers(np.float64)[k] for side in (name, other))
                     return Verdict(
                         RANGE,
                         f"{name} returns {y} where {other} returns {r:.3g}; for {size} inputs "
@@ -260,9 +274,9 @@ def overflow_alone(q: Inquiry) -> Verdict | None:
     return None
 
 
-def _other_sizes(q: Inquiry, most: int) -> dict[str, list[int]]:
+def _other_sizes(q: Evidence, most: int) -> dict[str, list[int]]:
     """Return powers of two to multiply inputs by, for a format that has numbers below 2**most."""
-    sizes = [np.abs(q.inputs[k]) for k in movable(q.inputs)]
+    sizes = [np.abs(q.inputs[k]) for k in perturbable(q.inputs)]
     top = max((float(x.max(where=np.isfinite(x), initial=0)) for x in sizes), default=0.0)
     # Powers of the largest numbers that fit leave the range; exponentials do so of lesser ones.
     near, own = 3 * most // 4, math.frexp(top)[1]
@@ -272,45 +286,46 @@ def _other_sizes(q: Inquiry, most: int) -> dict[str, list[int]]:
     }
 
 
-def _overflows(q: Inquiry, name: str, other: str, power: int) -> NDArray:
+def _overflows(q: Evidence, name: str, other: str, power: int) -> NDArray:
     """Tell which results are alike at inputs times 2**power, and lost in a narrower format."""
-    x = scaled(q.inputs, tuple(movable(q.inputs)), power)
+    x = scaled(q.inputs, tuple(perturbable(q.inputs)), power)
     narrow = _narrowed(q, x)
-    y, r = q.sides[name](x), q.sides[other](x)
-    there, beside = q.sides[name](narrow), q.sides[other](narrow)
-    if not comparable(y, r, there, beside, q.of_f):
-        return np.zeros(q.apart.size, bool)
+    y, r = q.implementations[name](x), q.implementations[other](x)
+    there, beside = q.implementations[name](narrow), q.implementations[other](narrow)
+    if not comparable(y, r, there, beside, q.result_f):
+        return np.zeros(q.difference.size, bool)
     sizes = np.abs(r.numbers(np.float64))
-    alike = np.isfinite(sizes) & (np.abs(difference(y, r)) <= GROSS * sizes)
+    alike = np.isfinite(sizes) & (np.abs(difference(y, r)) <= LARGE_DIFFERENCE * sizes)
     finite, finite_other = (np.isfinite(a.numbers(np.float64)) for a in (there, beside))
     overflow: NDArray = alike & ~finite & finite_other
     return overflow
 
 
-def _narrowed(q: Inquiry, inputs: Sequence[Any]) -> list[Any]:
-    kinds = _NARROWER[q.form]
-    return [a.astype(kinds[a.dtype.kind == "c"]) if is_movable(a) else a for a in inputs]
+def _narrowed(q: Evidence, inputs: Sequence[Any]) -> list[Any]:
+    kinds = _LOWER_FORMATS[q.form]
+    return [a.astype(kinds[a.dtype.kind == "c"]) if is_perturbable(a) else a for a in inputs]
 
 
-def stays_in_steps(q: Inquiry) -> Verdict | None:
+def stays_in_steps(q: Evidence) -> Verdict | None:
     """
     Recognise lost digits where nothing wider tells, by steps no larger than last places of 1.
 
     One side stays where it is while last places of its inputs change, which move the other.
     """
-    if q.standard is not None or q.eta_apart.broken:
+    if q.reference is not None or q.eta_difference.broken:
         return None
-    distance = np.abs(q.apart)
+    distance = np.abs(q.difference)
     lost = distance > ALONE * q.allowed * q.scale
     if not lost.any() or distance.max() > q.allowed * q.roundoff * q.natural_size:
         return None
-    shares = {name: share_standing_still(q, name, lost) for name in q.answers}
+    shares = {name: unchanged_share(q, name, lost) for name in q.results}
     name, other = sorted(shares, key=shares.__getitem__, reverse=True)
-    alone = shares[name] >= MOST_STILL and shares[other] <= 1 - MOST_STILL
+    alone = shares[name] >= MOSTLY_UNCHANGED and shares[other] <= 1 - MOSTLY_UNCHANGED
     if not alone or is_constant(q, name, lost):
         return None
     return Verdict(
         UNSTABLE,
-        f"f and g differ by {as_multiple(q.eta_apart.rms)}, and {name} does not change when its "
+        f"f and g differ by {as_multiple(q.eta_difference.rms)}, and {name} does not change when "
+        "its "
         f"inputs change by 1 ulp, unlike {other}: its algorithm loses digits",
     )

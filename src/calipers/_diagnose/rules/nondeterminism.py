@@ -9,14 +9,21 @@ import numpy as np
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
 from ..._core.report import index_text
-from ..callables import SOIL, Answer, BudgetError, comparable, raw
-from ..error_units import Size, difference, own_roundings, rms_of, size_of, spread_of
-from ..evidence import Inquiry
-from ..inputs import movable
+from ..callables import POISON_BYTES, BudgetError, Result, comparable, raw_bytes
+from ..error_units import (
+    ErrorNorms,
+    difference,
+    error_norms,
+    perturbation_rms,
+    result_roundoffs,
+    rms_of,
+)
+from ..evidence import Evidence
+from ..inputs import perturbable
 from ..verdict import (
     BUG,
     FAR,
-    ILL,
+    ILL_CONDITIONED,
     LAYOUT,
     NONDETERMINISTIC,
     ROUNDING,
@@ -36,14 +43,16 @@ _SURE = 3.0  # standard errors of a mean
 _OFTEN, _SELDOM = 1 / 2, 1 / 4
 
 
-def rounded_at_random(q: Inquiry, names: list[str], spread: float, unit: NDArray) -> Verdict | None:
+def rounded_at_random(
+    q: Evidence, names: list[str], spread: float, unit: NDArray
+) -> Verdict | None:
     """
     Recognise stochastic rounding of inputs, by their being numbers of the format already.
 
     Such numbers it leaves alone (Croci et al., R. Soc. Open Sci. 9 (2022)), so that the sides
     repeat themselves there, and agree. What drops numbers, or races, does so with any.
     """
-    if q.eta_apart.broken:
+    if q.eta_difference.broken:
         return None
     with suppress(BudgetError):
         forms = [form for form in _FORMS if _is_rounding_to(q, form, spread)]
@@ -51,7 +60,7 @@ def rounded_at_random(q: Inquiry, names: list[str], spread: float, unit: NDArray
         beyond = (np.abs(d) > 2 * q.allowed * unit for d in off.values() if d is not None)
         if len([x for x in beyond if np.mean(x) >= _OFTEN]) < len(names):
             return None
-        every = movable(q.inputs)
+        every = perturbable(q.inputs)
         for form in forms:
             if not _steady_in(q, form, every, names, unit, spread):
                 continue
@@ -68,35 +77,35 @@ def rounded_at_random(q: Inquiry, names: list[str], spread: float, unit: NDArray
     return None
 
 
-def _is_rounding_to(q: Inquiry, form: str, spread: float) -> bool:
+def _is_rounding_to(q: Evidence, form: str, spread: float) -> bool:
     """Tell whether calls, and sides, are as far apart as rounding to a format makes them."""
     coarse = ROUNDOFF[form] / q.roundoff
-    return _LEAST * coarse <= spread <= _MOST * coarse and q.eta_apart.least <= _MOST * coarse
+    return _LEAST * coarse <= spread <= _MOST * coarse and q.eta_difference.robust <= _MOST * coarse
 
 
-def _off(q: Inquiry, name: str) -> NDArray | None:
+def _off(q: Evidence, name: str) -> NDArray | None:
     """Return how far each of several answers of a side is off."""
-    other = q.answers["f" if name == "g" else "g"] if q.standard is None else q.standard[1]
-    draws = [q.sides[name](q.inputs) for _ in range(_DRAWS)]
+    other = q.results["f" if name == "g" else "g"] if q.reference is None else q.reference[1]
+    draws = [q.implementations[name](q.inputs) for _ in range(_DRAWS)]
     return np.array([difference(y, other) for y in draws]) if comparable(other, *draws) else None
 
 
 def _steady_in(
-    q: Inquiry, form: str, places: list[int], names: list[str], unit: NDArray, spread: float
+    q: Evidence, form: str, places: list[int], names: list[str], unit: NDArray, spread: float
 ) -> bool:
     """Tell whether sides repeat themselves, and agree, at inputs rounded to a format."""
     inputs = narrowed(q.inputs, form, False, places)
     if inputs is None:
         return False
     f, g = q.f(inputs), q.g(inputs)
-    again = [q.sides[name](inputs) for name in names for _ in range(_AGAIN)]
-    if not comparable(q.of_f, f, g, *again):
+    again = [q.implementations[name](inputs) for name in names for _ in range(_AGAIN)]
+    if not comparable(q.result_f, f, g, *again):
         return False
     apart = [difference(f, y) for y in (g, *again)]
-    sizes = [size_of(d, unit) for d in apart]
+    sizes = [error_norms(d, unit) for d in apart]
     within = max(2 * q.allowed, _SELDOM * spread)
     beyond = float(np.mean([~(np.abs(d) <= 2 * q.allowed * unit) for d in apart]))
-    return beyond <= _SELDOM and all(size.least <= within and not size.broken for size in sizes)
+    return beyond <= _SELDOM and all(size.robust <= within and not size.broken for size in sizes)
 
 
 def _standard_errors(off: NDArray, scale: NDArray) -> float:
@@ -111,40 +120,44 @@ _REPEATS = 8
 _NOISE = 0.3  # of the units: beyond, these are a function's own noise
 
 
-def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdict | None:
+def judge_repeats(q: Evidence, names: list[str], spreads: dict[str, NDArray]) -> Verdict | None:
     """
     Judge sides by how far apart their results are when asked the same again.
 
     Where an order of summation explains that, and not how far the sides are apart, here or in the
     wider format, others judge.
     """
-    unit = _own_unit(q)
-    accused = does_not_repeat([name for name in names if q.sides[name].restless])
+    unit = _noise_free_unit(q)
+    accused = does_not_repeat(
+        [name for name in names if q.implementations[name].is_nondeterministic]
+    )
     if accused is not None:
         return accused
-    sizes = [size_of(spreads[name], unit) for name in names]
-    d = q.eta_apart
+    sizes = [error_norms(spreads[name], unit) for name in names]
+    d = q.eta_difference
     if _of_summation(q, sizes):  # so far: what goes wrong now and then may not have shown
         with suppress(BudgetError):
             for name in names:
                 for _ in range(_REPEATS):
-                    again, first = q.sides[name](q.inputs), q.answers[name]
+                    again, first = q.implementations[name](q.inputs), q.results[name]
                     if comparable(again, first):
-                        sizes.append(size_of(difference(again, first), unit))
-    spread = max(size.least if not size.broken else math.inf for size in sizes)
+                        sizes.append(error_norms(difference(again, first), unit))
+    spread = max(size.robust if not size.broken else math.inf for size in sizes)
     q.evidence["spread"] = spread
-    text = f"{_changeful(names)}: calls with the same inputs differ by {as_multiple(spread)}"
+    text = (
+        f"{_not_deterministic(names)}: calls with the same inputs differ by {as_multiple(spread)}"
+    )
     if _of_summation(q, sizes) and not d.broken and not q.differ_wide:
         return Verdict(NONDETERMINISTIC, f"{text}, which a different order of summation explains")
-    forms = {grid_of(q, q.answers[name]) for name in names}
+    forms = {grid_of(q, q.results[name]) for name in names}
     form = forms.pop()
     if form is not None and not forms:
         coarse = ROUNDOFF[form] / q.roundoff
-        if spread <= 4 * coarse and d.least <= 4 * coarse and not d.broken:
+        if spread <= 4 * coarse and d.robust <= 4 * coarse and not d.broken:
             text += f", in steps of {form}: the results are rounded at random to that precision"
             return Verdict(NONDETERMINISTIC, text)
     if spread <= 2 * q.allowed:
-        q.unsteady = f"{text}, which a different order of summation explains"
+        q.nondeterminism_note = f"{text}, which a different order of summation explains"
         return None
     at_random = rounded_at_random(q, names, spread, unit)
     if at_random is not None:
@@ -154,43 +167,45 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
     )
 
 
-def beside_unsteady(q: Inquiry, verdict: Verdict) -> Verdict:
+def with_nondeterminism_note(q: Evidence, verdict: Verdict) -> Verdict:
     """Add to a verdict what is known of sides that do not repeat themselves."""
-    if not q.unsteady:
+    if not q.nondeterminism_note:
         return verdict
     if verdict.kind in (ROUNDING, LAYOUT):
-        return Verdict(NONDETERMINISTIC, q.unsteady)
-    return replace(verdict, reason=f"{verdict.reason}; also, {q.unsteady}")
+        return Verdict(NONDETERMINISTIC, q.nondeterminism_note)
+    return replace(verdict, reason=f"{verdict.reason}; also, {q.nondeterminism_note}")
 
 
-def _of_summation(q: Inquiry, sizes: list[Size]) -> bool:
+def _of_summation(q: Evidence, sizes: list[ErrorNorms]) -> bool:
     """Tell whether an order of summation explains how far answers are apart."""
-    spread = max(size.least if not size.broken else math.inf for size in sizes)
-    near = q.eta_apart.least <= max(q.allowed, 4 * spread)
+    spread = max(size.robust if not size.broken else math.inf for size in sizes)
+    near = q.eta_difference.robust <= max(q.allowed, 4 * spread)
     return spread <= 2 * q.allowed and near
 
 
-def _own_unit(q: Inquiry) -> NDArray:
+def _noise_free_unit(q: Evidence) -> NDArray:
     """Return the units, of which those that a function's own noise makes are none."""
-    here, wide = (q.of_f, False) if q.standard is None else (q.standard[1], True)
-    side = q.f if q.standard is None else q.standard[0]
-    noise = spread_of(side, here, q.moves, 0.0, [q.seed + k for k in range(_REPEATS)], wide)
+    here, wide = (q.result_f, False) if q.reference is None else (q.reference[1], True)
+    side = q.f if q.reference is None else q.reference[0]
+    noise = perturbation_rms(
+        side, here, q.perturb, 0.0, [q.seed + k for k in range(_REPEATS)], wide
+    )
     share = 1.0 if wide else 1 / FAR
     finite = np.isfinite(q.scale)
     if np.linalg.norm(share * noise[finite]) <= _NOISE * np.linalg.norm(q.scale[finite]):
         return q.scale
-    return own_roundings(here, q.roundoff)
+    return result_roundoffs(here, q.roundoff)
 
 
-def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | None:
+def unwritten(again: dict[str, list[Result]], names: list[str]) -> Verdict | None:
     """Tell of results that are what free memory was made to hold, another thing in each call."""
     for name in names:
         first, *rest = again[name]
         if any(answer.dtypes != first.dtypes for answer in rest):
             continue
         masks = [
-            np.any([_is_soil(x) for x in calls], axis=0)
-            & np.any([raw(x) != raw(calls[0]) for x in calls], axis=(0, 2))
+            np.any([_is_poison(x) for x in calls], axis=0)
+            & np.any([raw_bytes(x) != raw_bytes(calls[0]) for x in calls], axis=(0, 2))
             for calls in zip(*(answer.arrays for answer in again[name]), strict=True)
         ]
         left = np.concatenate([np.empty(0, bool), *masks])
@@ -205,30 +220,39 @@ def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | Non
     return None
 
 
-def _is_soil(x: NDArray) -> NDArray:
+def _is_poison(x: NDArray) -> NDArray:
     """Tell which elements are what free memory is written over with."""
-    return np.asarray(np.any([(raw(x) == byte).all(axis=1) for byte in SOIL], axis=0))
+    return np.asarray(np.any([(raw_bytes(x) == byte).all(axis=1) for byte in POISON_BYTES], axis=0))
 
 
-def restless_when_moved(q: Inquiry) -> Verdict | None:
+def nondeterministic_when_perturbed(q: Evidence) -> Verdict | None:
     """Recognise what does not repeat itself at moved inputs, though it did at the given ones."""
     if not q.scale.size:
         return None
-    if q.standard is not None and q.unit.kappa > ILL:  # it may be the answer that they start from
-        side, r = q.standard
+    if (
+        q.reference is not None and q.noise_level.kappa > ILL_CONDITIONED
+    ):  # it may be the answer that they start from
+        side, r = q.reference
         answer = side(q.wide_inputs)
-        if not comparable(answer, r) or rms_of(difference(answer, r)) > 0.5 * rms_of(q.unit.values):
-            side.restless = True
-    return does_not_repeat([name for name, side in q.sides.items() if side.restless])
+        if not comparable(answer, r) or rms_of(difference(answer, r)) > 0.5 * rms_of(
+            q.noise_level.values
+        ):
+            side.is_nondeterministic = True
+    return does_not_repeat(
+        [name for name, side in q.implementations.items() if side.is_nondeterministic]
+    )
 
 
 def does_not_repeat(names: list[str]) -> Verdict | None:
     """Accuse sides that give other results, as far apart as moves do, when asked again."""
     if not names:
         return None
-    text = f"{_changeful(names)}: repeated calls at inputs perturbed by about 1 ulp differ by more "
+    text = (
+        f"{_not_deterministic(names)}: repeated calls at inputs perturbed by about 1 ulp differ "
+        "by more "
+    )
     return Verdict(BUG, f"{text}than rounding (dropout, a race, uninitialised memory)")
 
 
-def _changeful(names: list[str]) -> str:
+def _not_deterministic(names: list[str]) -> str:
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not deterministic"

@@ -8,11 +8,11 @@ import numpy as np
 
 from ..._core.dtypes import FORMATS
 from ..._core.protocols import NDArray
-from ..callables import Answer, Side, comparable
-from ..error_units import MOVES, difference, size_of
-from ..evidence import Inquiry
-from ..inputs import movable
-from ..verdict import COARSEST, GROSS, RANGE, SYSTEMATIC, Verdict, as_multiple
+from ..callables import Implementation, Result, comparable
+from ..error_units import N_PERTURBATIONS, difference, error_norms
+from ..evidence import Evidence
+from ..inputs import perturbable
+from ..verdict import COARSEST, LARGE_DIFFERENCE, RANGE, SYSTEMATIC, Verdict, as_multiple
 
 STEP = 2  # of exponents, to see what the power is
 DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of inputs, or halvings
@@ -33,7 +33,7 @@ def scaled(inputs: Any, chosen: tuple[int, ...], k: int) -> list[Any]:
         ]
 
 
-def degrees_of(here: Answer, there: Answer) -> list[float] | None:
+def degrees_of(here: Result, there: Result) -> list[float] | None:
     """Return the degrees that results grow by; multiples of a half, as that of a root."""
     if not comparable(there, here):
         return None
@@ -57,12 +57,12 @@ def degrees_of(here: Answer, there: Answer) -> list[float] | None:
     return degrees
 
 
-def unscaled(answer: Answer, degrees: list[float], k: int) -> Answer:
+def unscaled(answer: Result, degrees: list[float], k: int) -> Result:
     """Undo what rescaling did to the results, in a format that has room for it."""
     if answer.error is not None or len(answer.arrays) != len(degrees):
         return answer
     with np.errstate(all="ignore"):
-        return Answer(
+        return Result(
             tuple(
                 x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble)
                 * np.exp2(np.longdouble(-degree * k))
@@ -71,19 +71,19 @@ def unscaled(answer: Answer, degrees: list[float], k: int) -> Answer:
         )
 
 
-def overflow(q: Inquiry) -> Verdict | None:
+def overflow(q: Evidence) -> Verdict | None:
     """Results that are not finite where they are in the wider format, and fit."""
-    if q.standard is None:
+    if q.reference is None:
         return None
-    r = q.standard[1].numbers(np.float64)
+    r = q.reference[1].numbers(np.float64)
     fits = np.abs(r) <= q.largest
-    for name, answer in q.answers.items():
+    for name, answer in q.results.items():
         y = answer.numbers(np.float64)
         lost = (~np.isfinite(y) & fits) | (np.isnan(y) & ~np.isnan(r))
-        wide = q.wide_answers.get(name)
+        wide = q.wide_results.get(name)
         if wide is not None:
             lost &= np.isfinite(wide.numbers(np.float64))
-        wrong = lost.any() and (_wrong_beside(q, answer, wide) or _stays(q, name, lost))
+        wrong = lost.any() and (_wrong_elsewhere(q, answer, wide) or _stays(q, name, lost))
         if lost.any() and not wrong:
             k = int(np.argmax(lost))
             return Verdict(
@@ -94,64 +94,67 @@ def overflow(q: Inquiry) -> Verdict | None:
     return None
 
 
-_FAR_MOVES = 4
+_N_FAR_PERTURBATIONS = 4
 _OUTSIDE = (
     ", or is rounded out of a function's domain, for example to the square root of a negative"
 )
 
 
-def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
+def _wrong_elsewhere(q: Evidence, answer: Result, wide: Result | None) -> bool:
     """Tell whether results that are not lost, or all, are as wrong in the wider format."""
-    assert q.standard is not None
+    assert q.reference is not None
     if wide is None:
         return False
-    r = q.standard[1]
-    off, there = q.off(answer), difference(wide, r)
+    r = q.reference[1]
+    off, there = q.deviation(answer), difference(wide, r)
     kept = np.isfinite(off)
     if not kept.any():
         known = np.isfinite(there)
-        return bool(np.linalg.norm(there[known]) > GROSS * np.linalg.norm(r.numbers(float)[known]))
-    if size_of(off[kept], q.unit.values[kept]).least <= q.allowed:
+        return bool(
+            np.linalg.norm(there[known])
+            > LARGE_DIFFERENCE * np.linalg.norm(r.numbers(float)[known])
+        )
+    if error_norms(off[kept], q.noise_level.values[kept]).robust <= q.allowed:
         return False
     known = kept & np.isfinite(there)
     return bool(np.linalg.norm(there[known]) > np.linalg.norm(off[kept]) / 2)
 
 
-def _stays(q: Inquiry, name: str, lost: NDArray) -> bool:
+def _stays(q: Evidence, name: str, lost: NDArray) -> bool:
     """
     Tell whether results of a side that takes nothing wider are not finite elsewhere, either.
 
     What overflows is finite for smaller inputs, and what underflows for larger ones; what is
     rounded out of a domain comes and goes. What is not defined is so there, too.
     """
-    if q.wide_answers.get(name) is not None or not movable(q.inputs):
+    if q.wide_results.get(name) is not None or not perturbable(q.inputs):
         return False
     left = lost.copy()
     for x in _elsewhere(q):
-        answer = q.sides[name](x)
-        if comparable(answer, q.answers[name]):
+        answer = q.implementations[name](x)
+        if comparable(answer, q.results[name]):
             left &= ~np.isfinite(answer.numbers(np.float64))
         if np.count_nonzero(left) <= np.count_nonzero(lost) / 2:
             return False
     return True
 
 
-def _elsewhere(q: Inquiry) -> Iterator[Sequence[Any]]:
+def _elsewhere(q: Evidence) -> Iterator[Sequence[Any]]:
     """Give inputs of size 1, inputs moved by last places and by more, and those of other sizes."""
-    chosen = tuple(movable(q.inputs))
+    chosen = tuple(perturbable(q.inputs))
     sizes = (np.abs(q.inputs[k]) for k in chosen)
     top = max(float(x.max(where=np.isfinite(x), initial=0.0)) for x in sizes)
     to_one, far = -math.frexp(top)[1], -FORMATS[q.form].lowest // 4
     yield scaled(q.inputs, chosen, to_one)
-    for delta, count in ((q.roundoff, MOVES), (2.0**-COARSEST, _FAR_MOVES)):
+    for delta, count in ((q.roundoff, N_PERTURBATIONS), (2.0**-COARSEST, _N_FAR_PERTURBATIONS)):
         for k in range(count):
-            yield q.moves(delta, q.seed + 600 + k, wide=False)
+            yield q.perturb(delta, q.seed + 600 + k, wide=False)
     halvings = (-power for power in DOUBLINGS)
     for power in (to_one - far, to_one + far, *halvings, *DOUBLINGS):
         yield scaled(q.inputs, chosen, power)
 
 
-def flushed(q: Inquiry) -> Verdict | None:
+def flushed(q: Evidence) -> Verdict | None:
     """
     Recognise results that are subnormal on one side, and 0 on the other; all else is rounding.
 
@@ -160,9 +163,9 @@ def flushed(q: Inquiry) -> Verdict | None:
     """
     lowest = 2.0 ** FORMATS[q.form].lowest
     for name, lost in q.flushed_by.items():
-        if not lost.any() or q.differ_wide or not q.is_rounding_beside(q.flushed):
+        if not lost.any() or q.differ_wide or not q.is_rounding_except(q.flushed):
             continue
-        if not (q.wide is None and _stays_beside(q)):
+        if not (q.wide is None and _normal_differences_persist(q)):
             return Verdict(
                 RANGE,
                 f"{name} returns 0 for {np.count_nonzero(lost)} of {lost.size} results, which are "
@@ -173,38 +176,40 @@ def flushed(q: Inquiry) -> Verdict | None:
     return None
 
 
-def _stays_beside(q: Inquiry) -> bool:
+def _normal_differences_persist(q: Evidence) -> bool:
     """Tell whether differences of normal numbers stay alike where inputs are moved."""
     tiny = 2.0 ** FORMATS[q.form].lowest
 
-    def normal(f: Answer, g: Answer) -> NDArray:
+    def normal(f: Result, g: Result) -> NDArray:
         y, r = f.numbers(np.float64), g.numbers(np.float64)
         return np.where(np.minimum(np.abs(y), np.abs(r)) < tiny, 0.0, difference(f, g))
 
     def at(delta: float, seed: int) -> NDArray | None:
-        f, g = q.at_moved(delta, seed)
-        return normal(f, g) if comparable(f, g, q.of_f) else None
+        f, g = q.evaluate_perturbed(delta, seed)
+        return normal(f, g) if comparable(f, g, q.result_f) else None
 
-    here = normal(q.of_f, q.of_g)
-    kept = q.kept_alike(here, at) if q.are_moved else None
-    return kept is not None and q.size(here, q.scale).rms * math.sqrt(kept) > SYSTEMATIC
+    here = normal(q.result_f, q.result_g)
+    kept = q.mean_similarity(here, at) if q.can_perturb else None
+    return kept is not None and q.norms(here, q.scale).rms * math.sqrt(kept) > SYSTEMATIC
 
 
-def nothing_left(q: Inquiry) -> Verdict | None:
+def nothing_left(q: Evidence) -> Verdict | None:
     """
     Recognise results that are 0 where they should not be, and not finite for larger inputs.
 
     A difference that has lost its digits, or a branch that is wrong, is not infinite there.
     """
-    if q.standard is None or q.differ_wide:
+    if q.reference is None or q.differ_wide:
         return None
-    side, power = q.standard[0], -FORMATS[q.form].lowest // 4
-    for name, answer in q.answers.items():
-        zero = (answer.numbers(np.float64) == 0) & (np.abs(q.off(answer)) > q.allowed * q.scale)
+    side, power = q.reference[0], -FORMATS[q.form].lowest // 4
+    for name, answer in q.results.items():
+        zero = (answer.numbers(np.float64) == 0) & (
+            np.abs(q.deviation(answer)) > q.allowed * q.scale
+        )
         if not zero.any():
             continue
-        for k in movable(q.inputs):
-            there = q.sides[name](scaled(q.inputs, (k,), power))
+        for k in perturbable(q.inputs):
+            there = q.implementations[name](scaled(q.inputs, (k,), power))
             exact = side(scaled(q.wide_inputs, (k,), power))
             if not comparable(there, exact, answer):
                 continue
@@ -220,16 +225,16 @@ def nothing_left(q: Inquiry) -> Verdict | None:
     return None
 
 
-def better_when_rescaled(q: Inquiry) -> Verdict | None:
+def better_when_rescaled(q: Evidence) -> Verdict | None:
     """Errors that go when an argument, of which the result is a power, is scaled by one of two."""
-    if q.standard is None or q.differ_wide:
+    if q.reference is None or q.differ_wide:
         return None
-    side, r = q.standard
+    side, r = q.reference
     for name, before in sorted(q.errors.items(), key=lambda item: -item[1].absolute):
-        if before.least <= q.allowed and not before.broken:
+        if before.robust <= q.allowed and not before.broken:
             continue
-        for k in movable(q.inputs):
-            found = _scaled_error(q, side, r, q.sides[name], k)
+        for k in perturbable(q.inputs):
+            found = _scaled_error(q, side, r, q.implementations[name], k)
             if found is not None and found < before.rms / 10 and found <= 10 * q.allowed:
                 return Verdict(
                     RANGE,
@@ -240,7 +245,9 @@ def better_when_rescaled(q: Inquiry) -> Verdict | None:
     return None
 
 
-def _scaled_error(q: Inquiry, side: Side, r: Answer, own: Side, k: int) -> float | None:
+def _scaled_error(
+    q: Evidence, side: Implementation, r: Result, own: Implementation, k: int
+) -> float | None:
     """Return the error of a side whose argument is scaled, if results grow as a power of that."""
     finite = np.abs(q.inputs[k][np.isfinite(q.inputs[k])])
     if not finite.size or finite.max() == 0:
@@ -252,4 +259,4 @@ def _scaled_error(q: Inquiry, side: Side, r: Answer, own: Side, k: int) -> float
     if degrees is None or not any(degrees):
         return None
     y = unscaled(own(scaled(q.inputs, (k,), power)), degrees, power)
-    return size_of(q.off(y), q.unit.values).rms if comparable(y, r) else None
+    return error_norms(q.deviation(y), q.noise_level.values).rms if comparable(y, r) else None

@@ -10,11 +10,20 @@ import numpy as np
 
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
-from ..callables import Answer, BudgetError, comparable
-from ..error_units import Moves, difference, rms_of, size_of
-from ..evidence import Inquiry
-from ..inputs import movable, widened
-from ..verdict import COARSEST, EXPLAINED, FEW, ILL, REDUCED, SUSPECT, Verdict, as_multiple
+from ..callables import BudgetError, Result, comparable
+from ..error_units import Perturbations, difference, error_norms, rms_of
+from ..evidence import Evidence
+from ..inputs import perturbable, to_higher_precision
+from ..verdict import (
+    COARSEST,
+    EXPLAINED,
+    FEW,
+    ILL_CONDITIONED,
+    REDUCED,
+    SUSPECT,
+    Verdict,
+    as_multiple,
+)
 
 _DRAWS = 8
 _SURE = 8.0  # standard errors of the mean
@@ -23,12 +32,12 @@ _CONSTANT = 4.0  # roundings to the format, that rounded constants may make
 _BEHIND = 2.0**-8  # of a sum, that its terms together are rounded by
 
 
-def falls_behind(q: Inquiry, form: str) -> bool:
+def falls_behind(q: Evidence, form: str) -> bool:
     """Tell whether sums in a format may be so large beside their terms that they stay behind."""
     return q.length * ROUNDOFF[form] >= _BEHIND
 
 
-def too_large(q: Inquiry, name: str | None = None, form: str | None = None) -> Verdict | None:
+def too_large(q: Evidence, name: str | None = None, form: str | None = None) -> Verdict | None:
     """
     Recognise results that are too large on average, wherever the inputs are.
 
@@ -36,25 +45,28 @@ def too_large(q: Inquiry, name: str | None = None, form: str | None = None) -> V
     truncated, are too small: but not in `form`, if that has digits enough. Where nothing wider can
     be asked, `name` has that format, and beside its roundings the other side has none.
     """
-    if q.eta_apart.broken or (q.standard is None and name is None):
+    if q.eta_difference.broken or (q.reference is None and name is None):
         return None
     with suppress(BudgetError):  # that there is noise is known without
         return _too_large(q, name, form)
     return None
 
 
-def _too_large(q: Inquiry, name: str | None, form: str | None) -> Verdict | None:
-    if q.standard is not None:
-        name, side = "f" if q.eta_f.rms > q.eta_g.rms else "g", q.standard[0]
+def _too_large(q: Evidence, name: str | None, form: str | None) -> Verdict | None:
+    if q.reference is not None:
+        name, side = "f" if q.eta_f.rms > q.eta_g.rms else "g", q.reference[0]
     else:
         side = q.g if name == "f" else q.f
     assert name is not None
     weight = np.where(q.scale > 0, 1 / q.scale, 0.0)
     slopes, noise, sizes = [], [], []
     for k in range(_DRAWS):
-        x = q.moves(2.0**-COARSEST, q.seed + 1100 + k, wide=False)
-        y, r = q.sides[name](x), side(x if q.standard is None else widened(x))
-        if not comparable(y, r, q.of_f):
+        x = q.perturb(2.0**-COARSEST, q.seed + 1100 + k, wide=False)
+        y, r = (
+            q.implementations[name](x),
+            side(x if q.reference is None else to_higher_precision(x)),
+        )
+        if not comparable(y, r, q.result_f):
             return None
         d, whole = difference(y, r) * weight, r.numbers(np.float64) * weight
         size = float(whole @ whole)
@@ -88,38 +100,40 @@ _AS_WELL = 0.5  # of what others leave
 _OTHERS = 3  # inputs at which few errors have to be explained, too
 
 
-def explained(q: Inquiry, name: str, change: Change) -> float:
+def explained(q: Evidence, name: str, change: Change) -> float:
     """Return the share of a side's error that the reference has, too, if its inputs change."""
     share = _explained_here(q, name, change)
     # Of few errors, or such as a function magnifies along few directions, one of twenty formats
     # explains what it has no part in.
-    few = min(q.weighty, q.apart.size / 4) < FEW or q.unit.kappa > ILL
+    few = (
+        min(q.effective_count, q.difference.size / 4) < FEW or q.noise_level.kappa > ILL_CONDITIONED
+    )
     if share <= EXPLAINED:
         return share
     if few and not _explained_elsewhere(q, name, change):
         return 0.0
-    by_others = _as_well_by_others(q, q.answers[name], q.wide_inputs, change)
+    by_others = _as_well_by_others(q, q.results[name], q.wide_inputs, change)
     return 0.0 if by_others else share
 
 
-def _explained_here(q: Inquiry, name: str, change: Change) -> float:
-    assert q.standard is not None
-    side, r = q.standard
-    answer, size = q.answers[name], q.errors[name]
+def _explained_here(q: Evidence, name: str, change: Change) -> float:
+    assert q.reference is not None
+    side, r = q.reference
+    answer, size = q.results[name], q.errors[name]
     d, inputs = rms_of(difference(answer, r)), change(q.wide_inputs)
     if inputs is None or not d:
         return 0.0
     then = side(inputs)
     if not comparable(then, r):
         return 0.0
-    unit = q.unit.values
-    left = size_of(difference(answer, then), unit)
+    unit = q.noise_level.values
+    left = error_norms(difference(answer, then), unit)
     # Of all results alike, and not only of some large ones.
     kept = max(left.absolute / d, left.rms / size.rms)
     changed = np.abs(difference(then, r)) > q.allowed * unit
     changed &= (unit > 0) & np.isfinite(unit)
 
-    def half(other: Answer) -> float:
+    def half(other: Result) -> float:
         """Return how many units half of the results that it changes are apart at most."""
         apart = np.abs(difference(answer, other)[changed]) / unit[changed]
         return float(np.median(apart)) if apart.size else 0.0
@@ -134,17 +148,17 @@ def _explained_here(q: Inquiry, name: str, change: Change) -> float:
     return 1 - kept * kept
 
 
-def _explained_elsewhere(q: Inquiry, name: str, change: Change) -> bool:
-    assert q.standard is not None
-    side = q.standard[0]
+def _explained_elsewhere(q: Evidence, name: str, change: Change) -> bool:
+    assert q.reference is not None
+    side = q.reference[0]
     for k in range(_OTHERS):
-        x = q.moves(2.0**-COARSEST, q.seed + 980 + k, wide=False)
-        wider = widened(x)
+        x = q.perturb(2.0**-COARSEST, q.seed + 980 + k, wide=False)
+        wider = to_higher_precision(x)
         inputs = change(wider)
         if inputs is None:
             return False
-        y, r, then = q.sides[name](x), side(wider), side(inputs)
-        if not comparable(y, r, then, q.of_f):
+        y, r, then = q.implementations[name](x), side(wider), side(inputs)
+        if not comparable(y, r, then, q.result_f):
             return False
         left = rms_of(difference(y, then)) / (rms_of(difference(y, r)) or math.inf)
         if 1 - left * left < EXPLAINED or _as_well_by_others(q, y, wider, change):
@@ -152,23 +166,23 @@ def _explained_elsewhere(q: Inquiry, name: str, change: Change) -> bool:
     return True
 
 
-def _as_well_by_others(q: Inquiry, answer: Answer, wider: list[Any], change: Change) -> bool:
+def _as_well_by_others(q: Evidence, answer: Result, wider: list[Any], change: Change) -> bool:
     """
     Tell whether what becomes of other numbers, about the inputs, explains an error as well.
 
     Numbers that are cut off are all a little too small, and so is what a wrong factor leaves.
     """
-    assert q.standard is not None
-    side, inputs = q.standard[0], change(wider)
+    assert q.reference is not None
+    side, inputs = q.reference[0], change(wider)
     assert inputs is not None
     r = side(wider)
     d = difference(answer, r)
     rest = d - difference(side(inputs), r)
-    if q.is_rounding(q.size(rest, q.unit.values)):
+    if q.is_rounding(q.norms(rest, q.noise_level.values)):
         return False
     with np.errstate(invalid="ignore"):  # infinity less infinity
-        by = [rms_of(inputs[k] - wider[k]) / (rms_of(wider[k]) or 1.0) for k in movable(wider)]
-    x = Moves(wider)(min(2.0**-COARSEST, _ANEW * max(by)), q.seed + 990, wide=False)
+        by = [rms_of(inputs[k] - wider[k]) / (rms_of(wider[k]) or 1.0) for k in perturbable(wider)]
+    x = Perturbations(wider)(min(2.0**-COARSEST, _ANEW * max(by)), q.seed + 990, wide=False)
     others = change(x)
     if others is None:
         return False
@@ -178,8 +192,8 @@ def _as_well_by_others(q: Inquiry, answer: Answer, wider: list[Any], change: Cha
     return rms_of(rest) > _AS_WELL * rms_of(d - difference(then, there))
 
 
-def argument_names(places: Sequence[int], q: Inquiry) -> str:
-    if len(places) == len(movable(q.inputs)) > 1:
+def argument_names(places: Sequence[int], q: Evidence) -> str:
+    if len(places) == len(perturbable(q.inputs)) > 1:
         return "all arguments"
     return f"argument{'s' * (len(places) > 1)} {' and '.join(map(q.title, places))}"
 
@@ -187,10 +201,10 @@ def argument_names(places: Sequence[int], q: Inquiry) -> str:
 # Of formats that hold numbers as even steps: how many to each side of 0.
 _STEPS = {"int8": 127, "int4": 7}
 _GROUPS = (32, 64, 128, 16)  # along the last axis, or that before it, as weights are held
-_APART = 4.0  # times that what is done to inputs may be apart from what comes of it
+_SIZE_FACTOR = 4.0  # times that what is done to inputs may be apart from what comes of it
 
 
-class _Way(NamedTuple):
+class _Quantization(NamedTuple):
     """How integers stand for numbers: which of them share a step, and from where they count."""
 
     steps: int
@@ -229,41 +243,45 @@ class _Way(NamedTuple):
         return held.reshape(x.shape)
 
 
-def _ways(steps: int, most_axes: int) -> Iterator[_Way]:
+def _quantizations(steps: int, most_axes: int) -> Iterator[_Quantization]:
     lines: list[tuple[int | None, int | None]] = [(None, None)]
     lines += [(axis, None) for axis in range(-1, -1 - most_axes, -1)]
     lines += [(axis, group) for axis in range(-1, -1 - min(most_axes, 2), -1) for group in _GROUPS]
     for (axis, group), start in product(lines, ("0", "range", "least")):
-        yield _Way(steps, axis, group, start)
+        yield _Quantization(steps, axis, group, start)
 
 
-def quantised_inputs(q: Inquiry) -> Verdict | None:
+def quantised_inputs(q: Evidence) -> Verdict | None:
     """Errors that inputs held as integers times a step explain."""
     with suppress(BudgetError):  # other rules need no more calls to tell that there is an error
         return _quantised(q)
     return None
 
 
-def _quantised(q: Inquiry) -> Verdict | None:
-    places = movable(q.inputs)
-    if q.standard is None or not places or q.eta_apart.broken:
+def _quantised(q: Evidence) -> Verdict | None:
+    places = perturbable(q.inputs)
+    if q.reference is None or not places or q.eta_difference.broken:
         return None
     groups = [places, *([k] for k in places if len(places) > 1)]
     axes = max(q.inputs[k].ndim for k in places)
     for name, error in (("g", q.eta_g), ("f", q.eta_f)):
-        if error.least <= q.allowed or error.broken:
+        if error.robust <= q.allowed or error.broken:
             continue
         for group, (form, steps) in product(groups, _STEPS.items()):
-            for way in _ways(steps, axes):
+            for way in _quantizations(steps, axes):
 
-                def held(wider: list[Any], way: _Way = way, group: list[int] = group) -> Any:
+                def held(
+                    wider: list[Any], way: _Quantization = way, group: list[int] = group
+                ) -> Any:
                     found = {k: way(wider[k]) for k in group}
                     if any(x is None for x in found.values()):
                         return None
                     return [found.get(k, x) for k, x in enumerate(wider)]
 
-                off = _moved_by(held(q.wide_inputs), q.wide_inputs) / q.roundoff
-                if not error.rms / _APART < off < _APART * error.rms:  # it is felt otherwise
+                off = _largest_change(held(q.wide_inputs), q.wide_inputs) / q.roundoff
+                if (
+                    not error.rms / _SIZE_FACTOR < off < _SIZE_FACTOR * error.rms
+                ):  # it is felt otherwise
                     continue
                 share = explained(q, name, held)
                 if share > EXPLAINED:
@@ -273,7 +291,7 @@ def _quantised(q: Inquiry) -> Verdict | None:
     return None
 
 
-def _moved_by(held: list[Any] | None, wider: list[Any]) -> float:
+def _largest_change(held: list[Any] | None, wider: list[Any]) -> float:
     """Return how far arrays are from what they were, as a share of that, the farthest."""
     found = [0.0]
     for x, before in zip(held or (), wider, strict=bool(held)):

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..._core.dtypes import ROUNDOFF
 from ..error_units import cosine
-from ..evidence import Inquiry
-from ..inputs import movable
+from ..evidence import Evidence
+from ..inputs import perturbable
 from ..round_to_format import bit_rule, round_array
 from ..verdict import (
     COARSE,
@@ -19,7 +19,7 @@ from ..verdict import (
     EXPLAINED,
     FEW,
     FEW_REDRAWN,
-    FLAT,
+    INSENSITIVE,
     REDUCED,
     STEADY,
     SUSPECT,
@@ -34,7 +34,7 @@ _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
 _CHANGED = 0.7  # one where it is half way to that
 _ALIKE = 0.85  # one of a difference that has begun to change
 _STEADY = 0.5  # one between changes in turn, which rounding draws anew
-_LINES = 4  # along which a difference is followed
+_N_DIRECTIONS = 4  # along which a difference is followed
 
 # Moves that change noise half way, in units of its size. What is rounded in several places changes
 # in each by itself, and all are together larger than one by the root of their number: of up to 9.
@@ -42,17 +42,17 @@ _LEAST, _MOST = 0.12 / 3, 1.0
 _UNEVEN = 8.0  # times that noise is larger in the units of single results than in those of all
 _LITTLE = 32.0  # times that one rounding may be more than what comes of it
 _PART = 0.125  # of the moves that change noise half way: most thresholds are not crossed by it
-_STILL = 0.125  # of what moves do to a result
+_UNCHANGED = 0.125  # of what moves do to a result
 _MANY_STAY = 0.3  # of the results; of noise about _STILL do, of other functions half and more
 _CHANCE = 0.1  # by which cosines rise by chance
 
 
-def narrowed_inputs(q: Inquiry) -> Verdict | None:
+def narrowed_inputs(q: Evidence) -> Verdict | None:
     """Errors that inputs, or results, in a narrower format explain."""
-    if q.standard is None:
+    if q.reference is None:
         return None
     for name, size in (("g", q.eta_g), ("f", q.eta_f)):
-        if size.least <= q.allowed or size.broken:
+        if size.robust <= q.allowed or size.broken:
             continue
         for form, truncate, arguments in _candidates(q):
             change = partial(narrowed, form=form, truncate=truncate, arguments=arguments)
@@ -70,7 +70,7 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
     return None
 
 
-def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:
+def _candidates(q: Evidence) -> Iterator[tuple[str, bool, list[int]]]:
     """Give narrower formats, ways of rounding and places of arguments, the likeliest first."""
     working_roundoff = ROUNDOFF[q.form]
     forms = [
@@ -78,7 +78,7 @@ def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:
         for form, roundoff in ROUNDOFF.items()
         if roundoff > working_roundoff and form != "float64"
     ]
-    arguments = movable(q.inputs)
+    arguments = perturbable(q.inputs)
     groups = [arguments, *([k] for k in arguments if len(arguments) > 1)]
     groups += [list(pair) for pair in combinations(arguments, 2) if 2 < len(arguments) < 5]
     for group in groups:
@@ -87,7 +87,7 @@ def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:
                 yield form, truncate, group
 
 
-def noise_in_between(q: Inquiry) -> Verdict | None:
+def noise_in_between(q: Evidence) -> Verdict | None:
     """
     Recognise rounding by its becoming another one when inputs are moved.
 
@@ -95,21 +95,21 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     less where it comes of several places; the difference of two functions does so elsewhere, or
     never, or steadily.
     """
-    flat = q.standard is not None and q.unit.kappa < FLAT
+    flat = q.reference is not None and q.noise_level.kappa < INSENSITIVE
     # Noise has a size, which no difference in results of known units has not.
-    if q.eta_apart.broken or flat or not q.eta_apart.rms:
+    if q.eta_difference.broken or flat or not q.eta_difference.rms:
         return None
-    extent = _reach(q)
-    if extent is None and _turns(q):
+    extent = _decorrelating_perturbation(q)
+    if extent is None and _flips_sign(q):
         extent = q.roundoff
     if extent is None:
         return None
-    size = q.eta_apart.rms * q.roundoff
+    size = q.eta_difference.rms * q.roundoff
     # What stays in the wider format is no noise of this one, however soon it changes.
     coarse = extent >= COARSE * q.roundoff or q.differ_wide
-    coarse &= q.eta_apart.normwise > q.eta_apart.rms / _UNEVEN
+    coarse &= q.eta_difference.normwise > q.eta_difference.rms / _UNEVEN
     # Of many results, not a few alone.
-    coarse &= q.weighty >= min(FEW, q.apart.size / 2)
+    coarse &= q.effective_count >= min(FEW, q.difference.size / 2)
     coarse &= _LEAST < extent / size < _MOST
     coarse = coarse and not (_stays_wide(q) or _changes_steadily(q) or _stays_for_most(q, extent))
     if coarse:
@@ -120,7 +120,8 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
         if form is not None:
             return too_large(q) or Verdict(
                 REDUCED,
-                f"f and g differ by {as_multiple(q.eta_apart.rms)}, and the error changes when the "
+                f"f and g differ by {as_multiple(q.eta_difference.rms)}, and the error changes "
+                "when the "
                 f"inputs are perturbed by 2**{math.log2(extent):.0f} of their size, not by less: "
                 f"an intermediate value has about the precision of {form}",
                 form,
@@ -130,17 +131,19 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
         if agree_elsewhere(q):
             return Verdict(
                 SUSPECT,
-                f"f and g differ by {as_multiple(q.eta_apart.least, q.allowed)}, {AGREE_ELSEWHERE}",
+                f"f and g differ by {as_multiple(q.eta_difference.robust, q.allowed)}, "
+                f"{AGREE_ELSEWHERE}",
             )
         return Verdict(
             UNSTABLE,
-            f"f and g differ by {as_multiple(q.eta_apart.least, q.allowed)}, and the error changes "
+            f"f and g differ by {as_multiple(q.eta_difference.robust, q.allowed)}, and the error "
+            "changes "
             f"when the inputs are perturbed by a few ulps: one of them loses digits",
         )
     return None
 
 
-def _stays_wide(q: Inquiry) -> bool:
+def _stays_wide(q: Evidence) -> bool:
     """Tell whether the difference stays in the wider format, where it changes here: noise hides it.
 
     What is held in few bits whatever comes is so there, too, and changes as soon.
@@ -148,31 +151,31 @@ def _stays_wide(q: Inquiry) -> bool:
     if q.wide is None or not q.wide.differ:
         return False
     delta, _ = q.evidence["likeness_by_move"][-1]
-    there = q.apart_at(delta, q.seed + 990, wide=True)
+    there = q.perturbed_difference(delta, q.seed + 990, wide=True)
     if there is None:
         return False
     similarity = q.evidence["likeness_wide"] = cosine(q.wide.unmoved, there, q.scale)
     return similarity > STEADY
 
 
-def _changes_steadily(q: Inquiry) -> bool:
+def _changes_steadily(q: Evidence) -> bool:
     """Tell whether the difference goes on as it began along a line, as that of two waves does.
 
     A rounding error jumps: what it changes by on one stretch says nothing of the next.
     """
     begun = [delta for delta, alike in q.evidence["likeness_by_move"] if alike > _ALIKE]
     cosines = []
-    for line in range(_LINES if begun else 0):
-        then, later = (q.apart_at(k * begun[-1], q.seed + 950 + line) for k in (1, 2))
+    for line in range(_N_DIRECTIONS if begun else 0):
+        then, later = (q.perturbed_difference(k * begun[-1], q.seed + 950 + line) for k in (1, 2))
         if then is None or later is None:
             return False
-        cosines.append(cosine(then - q.apart, later - then, q.scale))
+        cosines.append(cosine(then - q.difference, later - then, q.scale))
     similarity = float(np.mean(cosines)) if cosines else 0.0
     q.evidence["steadiness"] = similarity
     return similarity > _STEADY
 
 
-def _stays_for_most(q: Inquiry, extent: float) -> bool:
+def _stays_for_most(q: Evidence, extent: float) -> bool:
     """
     Tell whether most differences stay as they are by moves of a part of what changes them.
 
@@ -181,17 +184,17 @@ def _stays_for_most(q: Inquiry, extent: float) -> bool:
     threshold say, one side follows the other in all results that these have no part in.
     """
     delta = _PART * extent
-    there = q.apart_at(delta, q.seed + 970)
+    there = q.perturbed_difference(delta, q.seed + 970)
     if there is None:
         return False
     change = q.scale * (delta / q.roundoff)
-    unequal = np.abs(q.apart) > q.allowed * q.scale
-    stays = np.abs(there - q.apart) <= _STILL * change
+    unequal = np.abs(q.difference) > q.allowed * q.scale
+    stays = np.abs(there - q.difference) <= _UNCHANGED * change
     share = q.evidence["stays"] = float(np.mean(stays[unequal])) if unequal.any() else 0.0
     return share > _MANY_STAY
 
 
-def _in_between(q: Inquiry, size: float) -> str | None:
+def _in_between(q: Evidence, size: float) -> str | None:
     """Return the format in which sums may be held, for their errors to be of a size.
 
     That many roundings of a finer format give the same size cannot be told from few of a coarser
@@ -206,17 +209,17 @@ def _in_between(q: Inquiry, size: float) -> str | None:
     return forms[-1] if one / _LITTLE < size < one else None
 
 
-def _reach(q: Inquiry) -> float | None:
+def _decorrelating_perturbation(q: Evidence) -> float | None:
     """Return how far inputs are moved until the sides' difference is another; None if it stays."""
     alike = [(q.roundoff, 1.0)]
     finest = int(-math.log2(q.roundoff)) - 1
     for k, power in enumerate(range(finest, COARSEST - 1, -2 if finest < 30 else -3)):
-        similarity = q.likeness(2.0**-power, q.seed + 900 + k)
+        similarity = q.similarity(2.0**-power, q.seed + 900 + k)
         if similarity is None:
             return None
         before, then = alike[-1]
         if similarity > then + _CHANCE:  # of few roundings, some cosines are low by chance
-            again = q.likeness(before, q.seed + 930 + k)
+            again = q.similarity(before, q.seed + 930 + k)
             alike[-1] = before, 0.5 * (then + (then if again is None else again))
         alike.append((2.0**-power, similarity))
         if similarity < _ANOTHER:
@@ -233,7 +236,7 @@ def _reach(q: Inquiry) -> float | None:
     return float(before * (after / before) ** share)
 
 
-def _turns(q: Inquiry) -> bool:
+def _flips_sign(q: Evidence) -> bool:
     """
     Tell whether last places of the inputs turn the difference about as often as not.
 
@@ -243,7 +246,7 @@ def _turns(q: Inquiry) -> bool:
     if q.wide is not None:
         return False
     delta = COARSE * q.roundoff
-    cosines = [q.likeness(delta, q.seed + 1000 + k) or 0.0 for k in range(FEW_REDRAWN)]
+    cosines = [q.similarity(delta, q.seed + 1000 + k) or 0.0 for k in range(FEW_REDRAWN)]
     similarity = q.evidence["likeness_of_turns"] = float(np.mean(cosines))
     return similarity < _ANOTHER
 

@@ -7,19 +7,19 @@ import numpy as np
 
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
-from ..callables import Answer, BudgetError, comparable
-from ..error_units import difference, magnified, rms_of, size_of
-from ..evidence import Inquiry
-from ..inputs import layouts, slices, widened
+from ..callables import BudgetError, Result, comparable
+from ..error_units import condition_number, difference, error_norms, rms_of
+from ..evidence import Evidence
+from ..inputs import layouts, slices, to_higher_precision
 from ..verdict import (
     AMPLIFIED,
     BUG,
     COARSEST,
-    FLAT,
-    GROSS,
-    ILL,
+    CONSTANT_AMPLIFICATION,
+    ILL_CONDITIONED,
+    INSENSITIVE,
+    LARGE_DIFFERENCE,
     LAYOUT,
-    MAGNIFIED,
     REDRAW,
     ROUNDING,
     STEADY,
@@ -32,24 +32,24 @@ from .grids import few_digits_left, no_rounding
 from .no_reference import grows_in_float32, stays_in_steps
 from .nondeterminism import does_not_repeat
 
-_STRAYS = 2.0**5  # times that a difference grows by, if moves make it
-_FAR_MOVES = 4
+_GROWTH_LIMIT = 2.0**5  # times that a difference grows by, if moves make it
+_N_FAR_PERTURBATIONS = 4
 _DRAWN_ANEW = 0.5  # a cosine below which a difference is another one
 _CONSTANTS = 4.0  # units that a result may be off by because of rounded constants
 
 
-def within_rounding(q: Inquiry) -> Verdict | None:
+def within_rounding(q: Evidence) -> Verdict | None:
     """Both sides as near to the truth as the inputs are: rounding, however it comes about."""
     if not _near(q):
         return None
     hidden = _hidden(q)
     if hidden is not None:
         return hidden
-    without = q.standard is None
-    kappa = magnified(q.scale, q.of_f, q.roundoff) if without else q.unit.kappa
+    without = q.reference is None
+    kappa = condition_number(q.scale, q.result_f, q.roundoff) if without else q.noise_level.kappa
     size = _worst(q)
-    if kappa > ILL:
-        alone = _felt_by_one_side(q)
+    if kappa > ILL_CONDITIONED:
+        alone = _amplified_in_one(q)
         if alone is not None:
             return alone
         return no_rounding(q) or Verdict(
@@ -61,8 +61,8 @@ def within_rounding(q: Inquiry) -> Verdict | None:
     if mixed is not None:
         return mixed
     said = _compared(q, size)
-    if not q.apart.any():
-        f, g = (", ".join(dict.fromkeys(y.dtypes)) for y in (q.of_f, q.of_g))
+    if not q.difference.any():
+        f, g = (", ".join(dict.fromkeys(y.dtypes)) for y in (q.result_f, q.result_g))
         bits = f"f returns {f} and g {g}" if f != g else "the signs of 0 or NaN differ"
         said = f"all numbers are equal, but {bits}; {said}"
         if size > q.allowed:
@@ -74,84 +74,91 @@ def within_rounding(q: Inquiry) -> Verdict | None:
     return Verdict(ROUNDING, said)
 
 
-def _compared(q: Inquiry, size: float) -> str:
+def _compared(q: Evidence, size: float) -> str:
     text = as_multiple(size, q.allowed)
-    if q.standard is None:
+    if q.reference is None:
         return f"f and g differ by {text}"
     return f"the errors of f and g are at most {text}"
 
 
-def _near(q: Inquiry) -> bool:
+def _near(q: Evidence) -> bool:
     """Return True if rounding explains all differences: those from the reference, if there is one.
 
     Where no number differs there is nothing to explain, however far both sides are off: results of
     another dtype, or with another sign of 0, say.
     """
-    if not q.apart.any():
+    if not q.difference.any():
         return True
-    sizes = (q.eta_apart,) if q.standard is None else (q.eta_f, q.eta_g)
+    sizes = (q.eta_difference,) if q.reference is None else (q.eta_f, q.eta_g)
     if all(map(q.is_rounding, sizes)):
         return True
     # What is flushed hides another function as rounding does.
-    return bool(q.flushed.any()) and q.differ_wide and q.is_rounding_beside(q.flushed)
+    return bool(q.flushed.any()) and q.differ_wide and q.is_rounding_except(q.flushed)
 
 
-def _felt_by_one_side(q: Inquiry) -> Verdict | None:
+def _amplified_in_one(q: Evidence) -> Verdict | None:
     """Recognise two functions, where one magnifies last places that the other does not feel."""
-    if len(q.wide_answers) < 2:
+    if len(q.wide_results) < 2:
         return None
-    assert q.standard is not None
-    own = q.standard[0].name
-    other = next(name for name in q.wide_answers if name != own)
-    here = q.wide_answers[other]
+    assert q.reference is not None
+    own = q.reference[0].name
+    other = next(name for name in q.wide_results if name != own)
+    here = q.wide_results[other]
     with suppress(BudgetError):
-        there = q.sides[other](q.moves(q.roundoff, q.seed, wide=True))
+        there = q.implementations[other](q.perturb(q.roundoff, q.seed, wide=True))
         if not comparable(there, here):
             return None
         change = np.abs(difference(there, here))
         # Nearly all sides are told by one call; one tie may stay as it is by chance.
-        if magnified(change, here, q.roundoff) < FLAT and q.unit_from(other).kappa < FLAT:
+        if (
+            condition_number(change, here, q.roundoff) < INSENSITIVE
+            and q.noise_level_of(other).kappa < INSENSITIVE
+        ):
             return Verdict(
                 SUSPECT,
-                f"{own} has condition number {q.unit.kappa:.3g} or is discontinuous here, and "
-                f"{other} does not change with its inputs: they compute different functions",
+                f"{own} has condition number {q.noise_level.kappa:.3g} or is discontinuous here, "
+                f"and {other} does not change with its inputs: they compute different functions",
             )
     return None
 
 
-def _worst(q: Inquiry) -> float:
-    if q.standard is None:
-        return q.eta_apart.least
-    return max(q.eta_f.least, q.eta_g.least)
+def _worst(q: Evidence) -> float:
+    if q.reference is None:
+        return q.eta_difference.robust
+    return max(q.eta_f.robust, q.eta_g.robust)
 
 
-def _hidden(q: Inquiry) -> Verdict | None:
+def _hidden(q: Evidence) -> Verdict | None:
     """Another function, whose difference the working format's rounding covers."""
     wide = q.wide
     if wide is not None:
         if not wide.differ:
             return None
-        far, restless = wide.size, does_not_repeat(wide.restless)
+        far, restless = wide.norms, does_not_repeat(wide.nondeterministic)
         if restless is not None:
             return restless
         flushed = int(np.count_nonzero(q.flushed))
         flush_note = f" except {flushed} subnormal results flushed to 0" if flushed else ""
         text = f"within rounding here{flush_note}, but in higher precision "
         if far.broken:
-            text += f"{far.broken} of {wide.apart.size} results are finite in only one of f and g"
+            text += (
+                f"{far.broken} of {wide.difference.size} results are finite in only one of f and g"
+            )
         else:
-            text += f"f and g differ by {as_multiple(far.least)} of that precision (rounding alone "
-            text += f"explains {wide.here.least:.3g})"
+            text += (
+                f"f and g differ by {as_multiple(far.robust)} of that precision (rounding alone "
+            )
+            text += f"explains {wide.working_norms.robust:.3g})"
         if wide.agree_unmoved:
             text += ", but only after a 1-ulp perturbation of the inputs: they agree for such "
             text += "inputs only (symmetric, of sum 1, ...), or a result is cached"
             return Verdict(SUSPECT, text)
-        strays = wide.strays
-        if strays > _STRAYS:
+        strays = wide.perturbation_growth
+        if strays > _GROWTH_LIMIT:
             text += f", and by {strays:.0f} times as much after perturbations {REDRAW:.0f} times "
             text += "as large: they agree for inputs of sum 1, orthogonal inputs, or the like; if "
             return Verdict(SUSPECT, f"{text}all inputs are such, normalise them in f and g")
-        off = far.least * wide.fine
+        off = far.robust * wide.fine
         form = "float64" if off <= REDRAW * ROUNDOFF["float64"] else q.form
         constants = ""
         if off <= _CONSTANTS * q.roundoff:
@@ -162,12 +169,12 @@ def _hidden(q: Inquiry) -> Verdict | None:
     tested = ~_zeros_by_constants(q)
 
     def difference_at(delta: float, seed: int) -> NDArray | None:
-        there = q.apart_at(delta, seed)
+        there = q.perturbed_difference(delta, seed)
         return None if there is None else np.where(tested, there, 0.0)
 
-    distance = np.where(tested, q.apart, 0.0)
-    similarity = q.kept_alike(distance, difference_at) if q.are_moved else None
-    size_of_rest = q.size(distance, q.scale)
+    distance = np.where(tested, q.difference, 0.0)
+    similarity = q.mean_similarity(distance, difference_at) if q.can_perturb else None
+    size_of_rest = q.norms(distance, q.scale)
     size = size_of_rest.rms
     if similarity is not None and size * math.sqrt(similarity) > SYSTEMATIC:
         if _lost_of_small_ones(q, similarity) or _lost_by_the_reference(q):
@@ -178,8 +185,8 @@ def _hidden(q: Inquiry) -> Verdict | None:
         stays = f"the difference is nearly the same (cosine {similarity:.2g}) after perturbations "
         stays += "of the inputs by a few ulps"
         # Of small results, beside which larger ones hide it.
-        if size * q.roundoff > GROSS and similarity > STEADY:
-            least = size_of_rest.least
+        if size * q.roundoff > LARGE_DIFFERENCE and similarity > STEADY:
+            least = size_of_rest.robust
             below = ": below the limit, but " if least <= q.allowed else ", and "
             text = f"f and g differ by {as_multiple(least, q.allowed)}{below}"
             return Verdict(BUG, f"{text}{stays}, as rounding would not be")
@@ -188,7 +195,7 @@ def _hidden(q: Inquiry) -> Verdict | None:
     return None
 
 
-def _zeros_by_constants(q: Inquiry) -> NDArray:
+def _zeros_by_constants(q: Evidence) -> NDArray:
     """
     Tell which results are 0 on one side, and on the other what rounded constants make of a 0.
 
@@ -197,62 +204,66 @@ def _zeros_by_constants(q: Inquiry) -> NDArray:
     holds for transforms, too, takes weights as off by an absolute amount, and is one of the norm of
     the results (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorem 24.2).
     """
-    f, g = (y.numbers(np.float64) for y in (q.of_f, q.of_g))
-    r = q.standard[1].numbers(np.float64) if q.standard is not None else f
+    f, g = (y.numbers(np.float64) for y in (q.result_f, q.result_g))
+    r = q.reference[1].numbers(np.float64) if q.reference is not None else f
     # What is 0 in the wider format, too, is off by the constants of the other side, in its format,
     # of which a turn is; else by those of the reference. What has fewer bits computes in float32.
     rounding = math.tau * min(q.roundoff, ROUNDOFF["float32"])
-    wider = min(rounding, MAGNIFIED * ROUNDOFF["float64"])
-    typical = q.of_f.spread(np.array([rms_of(part) for part in q.of_f.split(r)]))
+    wider = min(rounding, CONSTANT_AMPLIFICATION * ROUNDOFF["float64"])
+    typical = q.result_f.repeat_each(np.array([rms_of(part) for part in q.result_f.split(r)]))
     allowance = q.allowed * np.minimum(q.typical_size, typical) * np.where(r == 0, rounding, wider)
-    zeros: NDArray = ((f == 0) | (g == 0)) & (np.abs(q.apart) <= allowance) & ~q.of_f.integers
+    zeros: NDArray = (
+        ((f == 0) | (g == 0)) & (np.abs(q.difference) <= allowance) & ~q.result_f.integers
+    )
     return zeros
 
 
-def _lost_of_small_ones(q: Inquiry, alike: float) -> bool:
+def _lost_of_small_ones(q: Evidence, alike: float) -> bool:
     """
     Tell whether digits are lost that are none beside larger results, and not always the same.
 
     Short moves do not draw them anew: 1 - tanh(x) stays the same number over a good part of x.
     """
-    if q.eta_apart.normwise * math.sqrt(alike) > SYSTEMATIC:
+    if q.eta_difference.normwise * math.sqrt(alike) > SYSTEMATIC:
         return False
-    cosines = [q.likeness(2.0**-COARSEST, q.seed + 860 + k) or 0.0 for k in range(_FAR_MOVES)]
+    cosines = [
+        q.similarity(2.0**-COARSEST, q.seed + 860 + k) or 0.0 for k in range(_N_FAR_PERTURBATIONS)
+    ]
     alike_far = q.evidence["likeness_far"] = float(np.mean(cosines))
     return alike_far < _DRAWN_ANEW
 
 
-def _lost_by_the_reference(q: Inquiry) -> bool:
+def _lost_by_the_reference(q: Evidence) -> bool:
     """
     Tell whether the side that alone answers in the wider format is what is off, in this one.
 
     From its answers there the other one is off by rounding, which moves draw anew.
     """
-    if q.standard is None or q.standard[0].name not in q.sides:
+    if q.reference is None or q.reference[0].name not in q.implementations:
         return False
-    side = q.standard[0]
+    side = q.reference[0]
     name = "g" if side is q.f else "f"
 
     def off_at(delta: float, seed: int) -> NDArray | None:
-        x = q.moves(delta, seed, wide=False)
-        y, r = q.sides[name](x), side(widened(x))
-        return difference(y, r) if comparable(y, r, q.of_f) else None
+        x = q.perturb(delta, seed, wide=False)
+        y, r = q.implementations[name](x), side(to_higher_precision(x))
+        return difference(y, r) if comparable(y, r, q.result_f) else None
 
     size = q.errors[name].rms
     if size <= SYSTEMATIC:
         return True
-    similarity = q.kept_alike(q.off(q.answers[name]), off_at)
+    similarity = q.mean_similarity(q.deviation(q.results[name]), off_at)
     return similarity is None or size * math.sqrt(similarity) <= SYSTEMATIC
 
 
-def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
+def _slices_and_layouts(q: Evidence) -> tuple[Verdict | None, str | None]:
     """Look for a side whose rows mix, and for a layout in which the sides agree."""
     agree = None
     for name, part, inputs in slices(q.inputs, q.batch):
         f, g = q.f(inputs), q.g(inputs)
         if f.error is not None or g.error is not None:
             continue
-        of_f, of_g = _rows(q.of_f, f, part), _rows(q.of_g, g, part)
+        of_f, of_g = _rows(q.result_f, f, part), _rows(q.result_g, g, part)
         if of_f is None or of_g is None:  # results without rows: of less there is less to add up
             continue
         mixes = [_mixes(q, of_f, f, part), _mixes(q, of_g, g, part)]
@@ -274,52 +285,56 @@ def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
         for name, inputs in layouts(q.inputs) if agree is None else ():
             f, g = q.f(inputs), q.g(inputs)
             same = f.error is None and g.error is None and f.bits() == g.bits()
-            if same and not _by_chance(q.apart, f):
+            if same and not _by_chance(q.difference, f):
                 return None, name
     return None, agree
 
 
-def _by_chance(unequal: NDArray, part: Answer) -> bool:
+def _by_chance(unequal: NDArray, part: Result) -> bool:
     """Tell whether so few results might be equal although as many others are apart as these."""
     differing = np.count_nonzero(unequal) / max(1, unequal.size)
     count = sum(x.size for x in part.arrays)
     return bool((1 - differing) ** count > 0.01)
 
 
-def _rows(whole: Answer, own: Answer, part: slice) -> Answer | None:
+def _rows(whole: Result, own: Result, part: slice) -> Result | None:
     """Return rows of what all gave; None if they are not comparable to what these gave alone."""
     pairs = list(zip(whole.arrays, own.arrays, strict=False))
     if not all(a.ndim and a[part].shape == b.shape for a, b in pairs):
         return None
-    return Answer(tuple(a[part] for a, _ in pairs))
+    return Result(tuple(a[part] for a, _ in pairs))
 
 
-def _mixes_here(q: Inquiry, who: str, part: slice) -> bool:
+def _mixes_here(q: Evidence, who: str, part: slice) -> bool:
     """Tell whether rows have other results where all rows beside them are like the first one."""
     inputs = list(q.inputs)
     for k in q.batch:
         alike = np.repeat(q.inputs[k][part][:1], len(q.inputs[k]), axis=0)
         alike[part] = q.inputs[k][part]
         inputs[k] = alike
-    answer, own = q.sides[who](inputs), q.answers[who]
+    answer, own = q.implementations[who](inputs), q.results[who]
     if not comparable(answer, own):
         return True
-    among, there = (Answer(tuple(x[part] for x in y.arrays)) for y in (own, answer))
+    among, there = (Result(tuple(x[part] for x in y.arrays)) for y in (own, answer))
     return _mixes(q, among, there, part)
 
 
-def _mixes(q: Inquiry, among: Answer, own: Answer, part: slice) -> bool:
+def _mixes(q: Evidence, among: Result, own: Result, part: slice) -> bool:
     """Tell whether a part of a batch has other results alone."""
     pairs = zip(among.arrays, own.arrays, strict=False)
     scale = q.scale
-    if q.standard is not None:  # a result that has lost its digits may have lost others alone
-        scale = np.maximum.reduce([scale, *(np.abs(q.off(y)) for y in (q.of_f, q.of_g))])
-    for whole, (a, b), units in zip(q.of_f.arrays, pairs, q.of_f.split(scale), strict=False):
+    if q.reference is not None:  # a result that has lost its digits may have lost others alone
+        scale = np.maximum.reduce(
+            [scale, *(np.abs(q.deviation(y)) for y in (q.result_f, q.result_g))]
+        )
+    for whole, (a, b), units in zip(
+        q.result_f.arrays, pairs, q.result_f.split(scale), strict=False
+    ):
         if not whole.size:
             continue
         unit = units.reshape(whole.shape[0], -1)[part].reshape(-1)
-        d = difference(Answer((a,)), Answer((b,)))
-        size = size_of(d, np.ascontiguousarray(unit))
-        if size.broken or size.least > 2 * q.allowed:
+        d = difference(Result((a,)), Result((b,)))
+        size = error_norms(d, np.ascontiguousarray(unit))
+        if size.broken or size.robust > 2 * q.allowed:
             return True
     return False
