@@ -45,7 +45,7 @@ def __dir__() -> list[str]:
 
 
 _MARK = "calipers golden record"
-_VERSION = 1
+_VERSION = 1  # version of the format of golden records
 _KEYS = {"version", "inputs", "stored", "results", "allowed", "environment"}
 # Inputs of more bytes are known by their hash only.
 _STORED_BYTES = 1 << 24

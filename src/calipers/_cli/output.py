@@ -21,7 +21,7 @@ from .._files.trees import Outcome
 SAME, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 
 
-_SHOWN = 5
+_SHOWN = 5  # names, reasons and files that a report lists before it counts the others
 
 
 def as_text(actual: str, expected: str, outcome: Outcome) -> str:

@@ -15,7 +15,7 @@ from .tolerances import checked_options
 __all__ = ["Approx", "approx"]
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
-_WIDTH = 40
+_WIDTH = 40  # characters of a value in a message
 _PYTEST_ATOL = 1e-12  # of pytest.approx, if only rel= is passed
 
 

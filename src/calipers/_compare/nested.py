@@ -22,7 +22,7 @@ __tracebackhide__ = True  # pytest shows an error at the line that called calipe
 _H5PY, _ZARR = H5py(), Zarr()
 # Sequences that are text, or arrays of numbers.
 _LEAF_SEQUENCES = (str, bytes, bytearray, memoryview, range, array, UserString)
-_DEEP = 200
+_DEEP = 200  # levels of nesting that are walked, far fewer than Python's limit on recursion
 _NUMBERS = frozenset({bool, int, float, complex})
 
 

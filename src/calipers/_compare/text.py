@@ -18,7 +18,7 @@ from .report_data import ComparisonData, Difference, worst_leaf
 if TYPE_CHECKING:
     from .statistics import Criteria
 
-_LEAVES = 8
+_LEAVES = 8  # leaves that differ, or dtypes, that a report lists before it counts the others
 _WORST = 19  # lines of the worst leaf's report
 _NAME, _PATH = 24, 66
 _COLUMNS = ("actual", "expected", "error/tol", "absolute", "relative", "ULP")

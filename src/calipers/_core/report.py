@@ -122,7 +122,7 @@ def calls_text(calls: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in calls.items())
 
 
-_VALUE = 20
+_VALUE = 20  # characters of a value in a table
 _POWER = re.compile(r"(?<=\d)[eE][+-]?\d+\Z")
 # Significant digits of a tolerance that is to be copied; it is rounded up, so that it passes.
 _UPWARDS = Context(prec=3, rounding=ROUND_UP)

@@ -38,8 +38,8 @@ _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
 _WARP = 32  # threads that run together
 _SMALL = 16  # the part of all memory up to which it is not asked whether it is free
-_DESK = 1 << 20  # bytes
-_ALIGNMENT = 256
+_DESK = 1 << 20  # bytes of the pinned buffer through which small arrays are copied at once
+_ALIGNMENT = 256  # bytes to which each array in the buffer is aligned, as by cudaMalloc
 _LEGACY_STREAM = 1  # what interfaces call the default stream
 
 

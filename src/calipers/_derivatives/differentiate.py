@@ -115,7 +115,7 @@ class Derivative(Printable):
 
 
 _USUAL = frozenset({"CONVERGED", "FIXED", "EXCLUDED"})  # as the caller asked for
-_SHOWN = 3  # positions
+_SHOWN = 3  # positions that a warning lists before it counts the others
 
 
 def _position(name: str, index: Any) -> str:

@@ -18,7 +18,7 @@ from .options import Options
 from .solve import rows_of, steps_of
 from .steps import ADAPTIVE, Steps
 
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20  # bytes of rows of the Jacobian that are in memory at a time
 # Powers of what a displacement loses at its own element of x: what others may lose, of the longest.
 _GRAIN, _COARSE_GRAIN = 0.75, 0.5
 _NARROW = 2.0**-10  # of a ladder's length: with less room on one side, it climbs on the other

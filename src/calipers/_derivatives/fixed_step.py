@@ -216,7 +216,7 @@ class Evaluator:
             return same and bool((np.abs(values[part] - alone) > least).any())
 
 
-_LINE = 64
+_LINE = 64  # bytes of a cache line, to which arrays are aligned
 _LONG = 1 << 20  # bytes that take far longer to fill than to align
 
 

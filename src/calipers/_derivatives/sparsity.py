@@ -17,7 +17,7 @@ from .solve import steps_of
 from .steps import METHODS, Steps
 
 _DETECTED = 3  # points at which a pattern is looked for
-_BLOCK_BYTES = 1 << 24
+_BLOCK_BYTES = 1 << 24  # bytes of rows of the Jacobian that are in memory at a time
 _ROUNDING = 64.0  # times eps of f
 _REPEATED = 16.0  # times that f differs from itself
 _SURELY, _MAYBE = 1e-3, 1e-5  # shares of a row that it differs by, if entries are missing

@@ -239,8 +239,8 @@ def result_roundoffs(answer: Result, roundoff: float) -> NDArray:
 
 
 _PART = 1 / 16  # of how far two sides are apart: a step of numbers that are held in few bits
-_MOST = 2.0**-6  # of an input
-_SHORTER = 0.25
+_MOST = 2.0**-6  # largest perturbation of an input, as a share of its size
+_SHORTER = 0.25  # length of the second perturbation, as a share of the first
 _STEADY = 0.5  # of a change, by which the next one may be another
 
 

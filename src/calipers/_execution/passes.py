@@ -18,13 +18,13 @@ SERIAL_BYTES = 8 << 20
 _HEAD_BYTES = 1 << 18
 # A task is long enough to hide its Python overhead, and short enough to share fairly and stop soon.
 _TASK_BYTES = (1 << 20, 8 << 20)
-_TASKS_PER_THREAD = 8
+_TASKS_PER_THREAD = 8  # tasks of each thread, so that threads end at nearly the same time
 
 # Elements in a task of a sum, whatever the number of threads.
 _FOLD_LENGTH = 1 << 20
 
-_FIRST_BUFFER = 512
-_BUFFER = 16384
+_FIRST_BUFFER = 512  # elements of the first block, so that a mismatch at the start ends the pass
+_BUFFER = 16384  # elements of a block that NumPy converts at a time
 
 # Called with the position of a block and the block of each array; a result that is not negative
 # is a position in the block, and ends the pass.

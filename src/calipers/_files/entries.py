@@ -12,7 +12,7 @@ import numpy as np
 
 from .._core.protocols import NDArray
 
-_LINE = 500
+_LINE = 500  # characters of an error's text that are shown
 
 
 class FileError(Exception):
@@ -67,8 +67,8 @@ def unsafe_links(root: str) -> Iterator[str]:
                 yield os.path.relpath(path, root)
 
 
-_LARGEST = 2**63 - 1
-_AXES = 64
+_LARGEST = 2**63 - 1  # bytes of the largest array that NumPy can address
+_AXES = 64  # axes of an array at most, which is NumPy's limit
 # Deflate makes at most so many bytes of one.
 DEFLATE = 1032
 # What chunks that are missing or compressed stand for is filled in at some GiB/s: up to this size,

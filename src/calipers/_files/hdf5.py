@@ -9,7 +9,7 @@ import numpy as np
 from .entries import Contents, Dataset, FileError, Loaded, add_fields, joined, require_stored, text
 from .netcdf import add_variable
 
-_UNKNOWN = 1 << 63
+_UNKNOWN = 1 << 63  # bytes that are said to be stored where the size is not known: above any limit
 # The netCDF library writes a dimension without a variable as a dataset that says so, and gives a
 # variable with the name of a dimension that it does not describe this prefix.
 _DIMENSION = "This is a netCDF dimension but not a netCDF variable"

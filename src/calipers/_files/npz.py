@@ -15,7 +15,7 @@ from . import npy
 from .entries import DEFLATE, Contents, FileError, Plain, add_fields, reading
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
-_CHUNK = 8 << 20
+_CHUNK = 8 << 20  # bytes of a compressed array that are read at a time
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,

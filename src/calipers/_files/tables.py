@@ -9,7 +9,7 @@ import numpy as np
 
 from .entries import Contents, FileError, Loaded, joined, text
 
-_FIRST_LINE = 1 << 20
+_FIRST_LINE = 1 << 20  # characters of a line that are read to recognize the delimiter
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
 # Below, floats hold all integers: 2**53 has 16 digits.
 _LONG_INTEGER = r"^\s*[+-]?[0-9]{16,}\s*$"

@@ -48,17 +48,17 @@ def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
     return bool(np.all(near | (one == other) | (np.isnan(one) & np.isnan(other))))
 
 
-SURE = 8  # errors
+SURE = 8  # error estimates within which a derivative agrees with the numerical value
 SLIGHT = 2.0**-7  # of the tolerance at natural size, below which a number is negligible
 _ROUNDINGS = 8.0  # of the largest entry, that a derivative computed by others may have
-_INSIDE = 1024.0  # roundings
+_INSIDE = 1024.0  # unit roundoffs that cancelling numbers of size 1 may leave
 _LITTLE = 2.0**-10  # which so many are no longer, in formats of few bits
-_JITTER = 64.0
+_JITTER = 64.0  # error estimates that noise may add to the tolerance at most
 _ROUGH = 0.005  # of the value, from which on an error is as random as noise
 _BY_CHANCE = 64.0  # times that an error may be too small by chance
-_SIDES = 0.1
-_NEAR = 0.25
-_IN_A_ROW = 3
+_SIDES = 0.1  # share of the difference within which a plain slope confirms the derivative
+_NEAR = 0.25  # the same share for slopes by very short steps
+_IN_A_ROW = 3  # consecutive step sizes at which noise does not agree by chance
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def sided(
 
 POSITIONS = np.linspace(-2, 2, 9)  # where f is asked for more, in units of the step
 _LINEAR = 0.05  # of a kink, which the slopes on either side may differ among themselves
-_POLE = 64.0
+_POLE = 64.0  # ratio of changes near x to those farther off, from which on f has a pole
 _STILL = 2  # of short steps, that are within one of a staircase
 _CLEAR = 64.0  # rounding errors of f that a kink has to stand out from
 

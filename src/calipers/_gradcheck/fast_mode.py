@@ -33,7 +33,7 @@ _MODERATE = 1 << 24  # numbers that f may take and return if it is called for ea
 _LEAST = 2.0**-20  # of the largest element, by which the smallest are moved
 _MARGIN = 4.0  # of the numerical products' errors
 _ROUNDING = 64.0  # of eps, in products; more where a cotangent is contracted, too
-_ROUNDING_OF_ALL = 1024.0
+_ROUNDING_OF_ALL = 1024.0  # of eps, where products are contracted with a cotangent
 _STILL = 64.0  # roundings of other products, which one that is 0 may not be known to
 
 

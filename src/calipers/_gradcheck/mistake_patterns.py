@@ -11,8 +11,8 @@ from .flatten import Part
 # those that the Jacobian has.
 LINES = ("column", "row")
 
-CLOSE = 1e-3
-ROUGHLY = 0.1
+CLOSE = 1e-3  # relative difference up to which columns or rows are taken for equal
+ROUGHLY = 0.1  # relative difference up to which an error is explained by a claim
 _LEAST = 3  # numbers that are multiples of what they should be by no chance
 
 

@@ -15,7 +15,7 @@ from .point import Subject
 from .report_data import Entry
 
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
-_MOST_DECOMPOSED = 1 << 18  # entries
+_MOST_DECOMPOSED = 1 << 18  # entries of the largest block whose rank is computed
 _MOST = 1 << 22  # entries of a block that is looked at as a whole
 _FEW = 32  # inputs, each of which is compared with all
 

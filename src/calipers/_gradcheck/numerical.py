@@ -37,7 +37,7 @@ from .refine import SOME, Below, SecondLook
 
 _ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
 _INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
-_LONGER = 4.0
+_LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from .report_data import Entry
 from .text import measured
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
-_KEPT_NUMBERS = 1 << 22  # of numerical columns
+_KEPT_NUMBERS = 1 << 22  # numbers in the numerical columns that are retained for the report
 
 
 @dataclass

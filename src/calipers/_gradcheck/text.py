@@ -114,9 +114,9 @@ def _marks(figure: "Figure", axes: Any, report: "GradcheckData", size: float) ->
     return handles
 
 
-_WIDTH = 88  # columns
+_WIDTH = 88  # characters of a line of the report
 _SHOWN = 5  # findings, blocks, and entries after the worst one
-_DIGITS = 6
+_DIGITS = 6  # significant digits of numbers in the report
 # Names of derivatives that a library computes, where users know them by another name.
 _ALSO_CALLED = {"torch": {"vjp": "vjp (backward)"}}
 _wrapped = partial(wrapped, width=_WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -33,7 +33,7 @@ _CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is tha
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
 _HALF = 0.45  # of a kink, that its error is at least
 _STEEPER = 2.0**-10  # of the steepest slope near x, by which that at x is beyond those farther off
-_ALL_OF_F = 0.125
+_ALL_OF_F = 0.125  # share of the natural size from which on an error is rounding of all of f
 
 
 @dataclass

@@ -63,7 +63,7 @@ RECORD = np.dtype(
 # of the distances between them. The CPU's rows have the axis' length, too, and where its counts
 # begin, or -1.
 LOWEST, HIGHEST, STEP, LENGTH, COUNTS = range(5)
-RANGE = 3
+RANGE = 3  # entries of an axis on a device, which has no length and no counts
 
 _WORD = 8  # bytes of each number of a record
 
@@ -85,7 +85,7 @@ def words_of(part: np.dtype[Any]) -> int:
 
 
 # Numbers whose squares are summed in parallel; those of a block in one scale, by the largest.
-LANES = 32
+LANES = 32  # partial sums of a block, so that additions run in parallel
 
 
 @jitable

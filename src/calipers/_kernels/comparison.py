@@ -38,7 +38,7 @@ _BLOCKS_AHEAD = 2
 _SPANNED = 8
 
 
-_AXES_AT_MOST = 64  # NumPy's limit
+_AXES_AT_MOST = 64  # axes of an array at most, which is NumPy's limit
 
 
 @cache

@@ -10,7 +10,7 @@ from .._core.jit import Kernels
 from . import jitable
 from .scalar.formats import vector
 
-_WORD = 64
+_WORD = 64  # bits of the random number that gives signs to as many elements
 
 # Sizes of moves are spread evenly from this to 1 more, and then have this mean square.
 _LEAST = 0.5

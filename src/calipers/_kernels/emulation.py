@@ -25,7 +25,7 @@ from . import jitable, jitable_as
 from .function_calls import borrowed
 from .scalar.formats import bits, prefetch, vector
 
-RULE_LENGTH = 7
+RULE_LENGTH = 7  # numbers that describe a format, the arguments of the rounding kernels
 
 # Elements that are rounded while the block so many ahead is on its way to the cache.
 _BLOCK = 512

@@ -11,8 +11,8 @@ import numpy as np
 from . import jitable
 from .function_calls import assign
 
-RUNGS = 28
-TAILS = 4
+RUNGS = 28  # steps of a sequence at most, each a quarter of the one before
+TAILS = 4  # differences by far shorter steps that measure noise
 ROWS = RUNGS + TAILS  # the tails' come last
 NEAR, FAR, BETWEEN = range(RUNGS, RUNGS + 3)
 ORDERS = 6  # of extrapolation, at most

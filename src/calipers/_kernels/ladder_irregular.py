@@ -128,7 +128,7 @@ _SEEN = 4.0
 _STEEPEST, _FLATTEST = -0.95, 0.02
 # What tails and a rung may be off from one power, as a share of how far the tails are apart.
 _FITS, _NEARLY = 0.02, 0.1
-_HALVINGS = 40
+_HALVINGS = 40  # bisections of the exponent, which leave 12 of its digits
 # Times the noise of tails, and of rounding, from which on changes of rungs are surely none of it.
 _BEYOND = 4.0
 # And how far the near tail is to rise, of what a power says, where they are less.

@@ -34,7 +34,7 @@ from .ladder_irregular import (
 )
 from .ladder_noise import borne_out, compare_tails, judge, steady_rung
 
-_ATTEMPTS = 8
+_ATTEMPTS = 8  # step sequences for each derivative at most
 
 # An error below this share of the value needs no other ladder; where the first one did not find the
 # length scale, the second may be far from it, too, and a smaller error is asked for.

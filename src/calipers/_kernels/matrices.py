@@ -115,9 +115,9 @@ def element(typingctx: Any, x: Any, steps: Any, row: Any, i: Any) -> Any:
     return x.dtype(x, steps, types.intp, types.intp), codegen
 
 
-_TILE = 32
-_MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF
-_INFINITY = 0x7FF0_0000_0000_0000
+_TILE = 32  # rows and columns of a tile, which fits the first cache
+_MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF  # all bits of a binary64 but its sign
+_INFINITY = 0x7FF0_0000_0000_0000  # the bits of infinity in binary64
 
 
 def turn(matrix, first, last, target):

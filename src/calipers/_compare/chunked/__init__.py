@@ -94,7 +94,7 @@ def own_region(own: Shape, region: Region) -> Region:
     return tuple(slice(0, 1) if n == 1 else part for n, part in zip(own, kept, strict=True))
 
 
-MEMORY_LIMIT = 1 << 28
+MEMORY_LIMIT = 1 << 28  # bytes of blocks in memory at a time, unless memory_limit= is passed
 
 _ZARR = Zarr()
 STORES = (_ZARR, H5py(), StoredFields())

@@ -18,7 +18,7 @@ from ..._core.threads import InOrder, first_found, get_num_threads
 from ...interop.stores import StoredField
 from . import STORES, Grid, Region, Shape, block_shape, own_region, touched
 
-_PAGE = 4096
+_PAGE = 4096  # bytes of a page, the least that is read from a mapped file
 _PAGEOUT = 21  # of Linux's madvise: drop what can be read again, and keep the rest
 
 

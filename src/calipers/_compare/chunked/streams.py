@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
+# Blocks in memory at a time: one is worked on while another is read.
 IN_FLIGHT = 2
-"""Blocks in memory at a time: one is worked on while another is read."""
 
 
 def overlapped(
@@ -49,7 +49,7 @@ def overlapped(
             yield begun.result()
 
 
-_BLOCK_BYTES = 8 << 20
+_BLOCK_BYTES = 8 << 20  # bytes of a block of an array that has no chunks
 
 
 class Streams:

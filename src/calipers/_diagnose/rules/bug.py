@@ -31,7 +31,7 @@ from .grids import at_ties
 from .no_reference import MOSTLY_UNCHANGED, is_constant, unchanged_share
 
 _ALIKE = 4.0  # times what one side loses, the other may lose
-_FEW = 1 / 8  # of the results
+_FEW = 1 / 8  # share of the results up to which rounded constants may explain small differences
 
 
 def hidden_by_larger_results(q: Evidence) -> Verdict | None:

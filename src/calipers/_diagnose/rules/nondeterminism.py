@@ -116,7 +116,7 @@ def _standard_errors(off: NDArray, scale: NDArray) -> float:
     return mean / error if error else math.inf
 
 
-_REPEATS = 8
+_REPEATS = 8  # calls at the same inputs that estimate noise
 _NOISE = 0.3  # of the units: beyond, these are a function's own noise
 
 

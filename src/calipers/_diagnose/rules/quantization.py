@@ -25,7 +25,7 @@ from ..verdict import (
     as_multiple,
 )
 
-_DRAWS = 8
+_DRAWS = 8  # perturbed inputs at which the slope of the error is estimated
 _SURE = 8.0  # standard errors of the mean
 _FELT = 0.25  # of the noise: functions that are not linear make less of what is unbiased
 _CONSTANT = 4.0  # roundings to the format, that rounded constants may make
