@@ -1,18 +1,21 @@
 from . import golden as golden
 from . import probes as probes
 from . import testing as testing
-from ._cli.compile import warmup as warmup
+from ._cli.installation import show_config as show_config
+from ._cli.installation import warmup as warmup
 from ._compare.approx import Approx as Approx
 from ._compare.approx import approx as approx
 from ._compare.asynchronous import PendingBool as PendingBool
 from ._compare.asynchronous import allclose_async as allclose_async
-from ._compare.closeness import allclose as allclose
-from ._compare.closeness import isclose as isclose
 from ._compare.compare import assert_close as assert_close
 from ._compare.compare import compare as compare
 from ._compare.equality import allfinite as allfinite
 from ._compare.equality import array_equal as array_equal
 from ._compare.equality import first_nonfinite as first_nonfinite
+
+# From the module that makes them known to Numba, for compiled functions that call them.
+from ._compare.numba_overloads import allclose as allclose
+from ._compare.numba_overloads import isclose as isclose
 from ._compare.reports import ClosenessError as ClosenessError
 from ._compare.reports import Comparison as Comparison
 from ._compare.reports import Difference as Difference
@@ -20,7 +23,6 @@ from ._compare.reports import NestedComparison as NestedComparison
 from ._compare.tolerances import Tolerance as Tolerance
 from ._compare.tolerances import default_tolerance as default_tolerance
 from ._compare.tolerances import recommend_tolerance as recommend_tolerance
-from ._core.config import show_config as show_config
 from ._core.threads import get_num_threads as get_num_threads
 from ._core.threads import num_threads as num_threads
 from ._core.threads import set_num_threads as set_num_threads

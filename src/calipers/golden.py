@@ -19,8 +19,8 @@ from uuid import uuid4
 import numpy as np
 
 from ._core.arguments import warn
-from ._core.config import changes, fingerprint
 from ._core.containers import several
+from ._core.environment import changes, fingerprint
 from ._core.libraries import library_of
 from ._core.protocols import NDArray
 from ._core.report import Report, index_text, labelled

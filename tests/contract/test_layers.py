@@ -18,7 +18,7 @@ FACE = "calipers"  # the public modules: what stands in no package
 LAYERS = {
     FACE: "_cli _gradcheck _probes _diagnose _compare _core interop",
     "_cli": "calipers _gradcheck _files _cuda _compare _kernels _core",
-    "_files": "_compare _core interop",
+    "_files": "_compare _kernels _core interop",
     "_cuda": "_gradcheck _derivatives _compare _execution _kernels _core",
     "_probes": "_diagnose _compare _execution _kernels _core",
     "_diagnose": "_compare _execution _kernels _core",
@@ -42,6 +42,8 @@ WIDE_MODULES = {
     "_core.dtypes": 19,
     "_core.types": 15,
     "_core.arguments": 11,
+    "_core.report": 12,
+    "_kernels.accumulators": 14,
     "_kernels.coloring": 16,
     "_kernels.differences": 16,
 }

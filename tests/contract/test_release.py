@@ -47,7 +47,7 @@ def test_the_lowest_versions_are_those_of_the_project():
 
 def test_a_cuda_device_is_used_with_versions_that_the_tests_have_run_with():
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
-    from calipers._cuda import WITH
+    from calipers._core.libraries import WITH
 
     extra = {r.name: r for r in map(Requirement, PROJECT["optional-dependencies"]["cuda"])}
     assert numba.__version__ in extra["numba"].specifier

@@ -15,7 +15,7 @@ from calipers._kernels.closeness import first_apart
 
 def test_it_prints_what_it_returns(capsys, monkeypatch, tmp_path):
     # Where no other process adds kernels between the two.
-    monkeypatch.setattr("calipers._core.config.cache_folder", lambda kernels: str(tmp_path))
+    monkeypatch.setattr("calipers._cli.installation.cache_folder", lambda kernels: str(tmp_path))
     assert calipers.show_config() is None
     text = capsys.readouterr().out
     found = calipers.show_config(mode="dicts")
@@ -36,7 +36,7 @@ def test_it_has_the_digest_of_the_sources_as_the_names_of_cached_files(monkeypat
 
 def test_many_versions_take_more_than_a_line(capsys, monkeypatch):
     many = {f"a-package-of-some-{k}": f"{k}.0" for k in range(12)}
-    monkeypatch.setattr("calipers._core.config.versions", lambda: many)
+    monkeypatch.setattr("calipers._core.environment.versions", lambda: many)
     calipers.show_config()
     lines = capsys.readouterr().out.splitlines()
     told = lines[: next(k for k, line in enumerate(lines) if line.startswith("cpu"))]
@@ -57,7 +57,7 @@ def test_a_cache_that_is_off_is_told(monkeypatch):
 
 
 def test_a_kernel_that_is_replaced_meanwhile(monkeypatch, tmp_path):
-    monkeypatch.setattr("calipers._core.config.cache_folder", lambda kernels: str(tmp_path))
+    monkeypatch.setattr("calipers._cli.installation.cache_folder", lambda kernels: str(tmp_path))
     (tmp_path / "one.nbc").write_bytes(b"x" * 2**20)
     (tmp_path / "gone.nbc").symlink_to(tmp_path / "nowhere")
     assert "1 kernel, 1 MiB" in calipers.show_config(mode="dicts")["cache"]

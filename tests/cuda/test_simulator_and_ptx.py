@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._cuda import install_command
+from calipers._core.libraries import install_command
 
 ROOT = Path(__file__).parents[2]
 DEVICE = Path(__file__).parent / "device"
@@ -855,7 +855,7 @@ def test_a_numpy_that_the_target_does_not_work_with():
 import numpy as np
 np.__dict__.pop("row_stack", None)
 import calipers
-from calipers._cuda import install_command
+from calipers._core.libraries import install_command
 calipers.show_config(devices=True)
 try:
     calipers.jacobian(lambda x, out: None, np.ones(3), out_like=3, target="cuda")

@@ -18,10 +18,9 @@ def warmup() -> int:
     Each line names the functions that a kernel is for, the dtype, and the seconds that it took to
     compile. Kernels that are in the cache are not compiled again.
     """
-    from .._core.config import cache_description
     from .._core.jit import cache_folder, compilations, no_cache
     from .._kernels.closeness import first_apart
-    from .compile import warmup_steps
+    from .installation import cache_description, warmup_steps
 
     if cache_folder(first_apart) is None:
         msg = f"there is no cache to fill: {no_cache()}"
@@ -69,7 +68,7 @@ def _echo(title: str, lines: Iterable[str]) -> None:
 
 def _cached_kernels() -> str:
     """Say whether the cache is filled."""
-    from .compile import common_kernels
+    from .installation import common_kernels
 
     cached = [kernels.is_cached(key) for *_, kernels, key in common_kernels()]
     text = f"{sum(cached)} of the {len(cached)} common ones are in the cache"

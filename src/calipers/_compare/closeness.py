@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
 from typing import Any, overload
 
 import numpy as np
@@ -472,7 +471,3 @@ def _each_by_compare(
     if answer is _numpy_allclose:
         return agree(a, b)
     return np.asarray(np.frompyfunc(agree, 2, 1)(a, b), bool)[()]
-
-
-# What Numba's CPU target loads by its entry point, its CUDA target does not.
-import_module(".numba_overloads", __package__)

@@ -9,6 +9,7 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 
+from .._core.arguments import reader_of
 from .._core.types import CompareOptions, Plain, PyTree
 from .chunked import MEMORY_LIMIT
 from .elementwise import plainly_agree
@@ -256,13 +257,7 @@ def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool
 def _leaves(actual: Any, expected: Any) -> tuple[Leaf, ...]:
     """Return all leaves and differences in structure; raise if an argument is a file name."""
     for name, x in (("actual", actual), ("expected", expected)):
-        if isinstance(x, PathLike) or (isinstance(x, str) and _is_file_name(x)):
+        if isinstance(x, PathLike) or (isinstance(x, str) and reader_of(x) is not None):
             msg = f"{name} is the name of a file: load it, or run `calipers compare`, got {x!r:.60}"
             raise TypeError(msg)
     return tuple(leaves(actual, expected))
-
-
-def _is_file_name(x: str) -> bool:
-    from .._files.opening import reader_of
-
-    return reader_of(x) is not None

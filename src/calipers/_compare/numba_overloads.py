@@ -12,7 +12,8 @@ from .._kernels.function_calls import vector_of
 from .._kernels.matrices import broadcast, element, next_row, row_at, rows_of
 from .._kernels.scalar.closeness import close
 from .._kernels.scalar.formats import runs_on_gpu
-from . import closeness
+from .closeness import allclose as allclose
+from .closeness import isclose as isclose
 
 
 def register() -> None:
@@ -37,7 +38,7 @@ def _check(rtol, atol, axis):
         raise TypingError(msg)
 
 
-@jitable_as(closeness.allclose)
+@jitable_as(allclose)
 def _allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
     if not (_supported(a) and _supported(b)):
         return None
@@ -74,7 +75,7 @@ def _all_close(a, b, rtol, atol, equal_nan):
     return True
 
 
-@jitable_as(closeness.isclose)
+@jitable_as(isclose)
 def _isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     if not (_supported(a) and _supported(b)):
         return None

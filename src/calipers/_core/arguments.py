@@ -1,6 +1,7 @@
 """Validation of arguments, and warnings and errors about the caller's line."""
 
 import inspect
+import os
 import re
 import sys
 import warnings
@@ -192,3 +193,33 @@ def require_flags(**flags: Any) -> None:
 def is_weak(x: Any) -> bool:
     """Tell whether x is a Python number: numpy.float64 is a float, yet of a definite dtype."""
     return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
+
+
+# Which reader of files reads a file, by the end of its name.
+READERS = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".nc": "hdf5",
+    ".pt": "torch",
+    ".pth": "torch",
+    ".csv": "tables",
+    ".parquet": "tables",
+    ".zarr": "zarr",
+}
+# Files of which a folder that is a zarr array or group has one.
+ZARR_MARKS = (".zgroup", ".zarray", "zarr.json")
+
+
+def reader_of(path: str) -> str | None:
+    """Return the name of the reader of a path; None if there is none."""
+    if os.path.isdir(path):
+        return "zarr" if is_zarr_store(path) or path.endswith(".zarr") else None
+    return READERS.get(os.path.splitext(path)[1].lower())
+
+
+def is_zarr_store(path: str) -> bool:
+    """Return True if a folder is a zarr array or group."""
+    return any(os.path.isfile(os.path.join(path, mark)) for mark in ZARR_MARKS)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._cuda import install_command
 from ..interop.cupy import Cupy
 from ..interop.jax import Jax
 from ..interop.torch import Torch
@@ -97,6 +96,15 @@ def on_device(**arrays: Any) -> bool:
 def is_device_function(f: Any) -> bool:
     """Tell whether a function was compiled by Numba's CUDA target."""
     return type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
+
+
+# numba-cuda works with no newer NumPy, and is tested with no newer Numba.
+WITH = '"numba<0.69" "numpy<2.5"'
+
+
+def install_command(cuda_major: int = 13) -> str:
+    """Return the command that installs what arrays on a CUDA device need."""
+    return f'pip install "numba-cuda[cu{cuda_major}]>=0.30" {WITH}'
 
 
 @cache

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from numba import config, cuda
 
 from .._core.jit import checked_files, file_name, remove_older, source_stamp
-from . import install_command
+from .._core.libraries import install_command
 
 
 def kept(*variant: Any, registers: int | None = None) -> Callable[[Callable[..., Any]], Any]:

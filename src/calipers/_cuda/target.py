@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numba import config, cuda
 
-from . import install_command
+from .._core.libraries import install_command
 from . import launch as _launch
 from .launch import CALLING, RESIDENT, SIMULATED, Policy, blocks_for, policy_of
 from .launch import describe_devices as describe_devices

@@ -11,8 +11,8 @@ from .._compare.compare import compare
 from .._compare.patterns import region
 from .._compare.statistics import PairStatistics
 from .._compare.tolerances import Tolerance, recommend_tolerance
-from .._core.config import fingerprint
 from .._core.dtypes import ROUNDOFF
+from .._core.environment import fingerprint
 from .._core.protocols import NDArray
 from .._core.report import Report
 from .callables import BudgetError, comparable

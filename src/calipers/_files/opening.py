@@ -8,23 +8,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
+from .._core.arguments import READERS, reader_of
 from .entries import Contents, FileError, Reader, described
 from .netcdf import is_classic
-from .zarr import is_store
 
-_READERS = {
-    ".npy": "npy",
-    ".npz": "npz",
-    ".safetensors": "safetensors",
-    ".h5": "hdf5",
-    ".hdf5": "hdf5",
-    ".nc": "hdf5",
-    ".pt": "torch",
-    ".pth": "torch",
-    ".csv": "tables",
-    ".parquet": "tables",
-    ".zarr": "zarr",
-}
 # The package that reads a format, where calipers does not read it itself.
 _PACKAGES = {
     "hdf5": "h5py",
@@ -33,13 +20,6 @@ _PACKAGES = {
     "zarr": "zarr",
     "netcdf": "scipy",
 }
-
-
-def reader_of(path: str) -> str | None:
-    """Return the name of the reader of a path; None if there is none."""
-    if os.path.isdir(path):
-        return "zarr" if is_store(path) or path.endswith(".zarr") else None
-    return _READERS.get(os.path.splitext(path)[1].lower())
 
 
 def is_foreign(path: str) -> bool:
@@ -68,7 +48,7 @@ def _reader(path: str) -> Reader:
         raise FileError(msg)
     name = reader_of(path)
     if name is None or (name == "zarr") != stat.S_ISDIR(mode):
-        msg = f"the format of its name is not known; known are {', '.join(_READERS)}"
+        msg = f"the format of its name is not known; known are {', '.join(READERS)}"
         raise FileError(msg)
     if name == "hdf5" and is_classic(path):
         name = "netcdf"

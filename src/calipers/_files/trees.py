@@ -6,8 +6,9 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from .._core.arguments import reader_of
 from .entries import FileError, described, joined, leads_out
-from .opening import is_foreign, reader_of
+from .opening import is_foreign
 from .pairs import FileOptions, Found, compare_files, is_ignored, unlike
 from .worker import Worker
 

@@ -1,6 +1,5 @@
 """Folders of zarr, by the library of that name, and by codecs that only decompress."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arguments import ZARR_MARKS, is_zarr_store
 from .entries import (
     Contents,
     Dataset,
@@ -28,19 +28,13 @@ _CODECS = frozenset(
         *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"),
     ]
 )
-_MARKS = (".zgroup", ".zarray", "zarr.json")
-
-
-def is_store(path: str) -> bool:
-    """Return True if a folder is a zarr array or group."""
-    return any(os.path.isfile(os.path.join(path, mark)) for mark in _MARKS)
 
 
 @contextmanager
 def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     """Open a folder of arrays in groups."""
-    if not is_store(path):
-        msg = f"it is not a zarr store: it has none of {', '.join(_MARKS)}"
+    if not is_zarr_store(path):
+        msg = f"it is not a zarr store: it has none of {', '.join(ZARR_MARKS)}"
         raise FileError(msg)
     if not follow_links:
         link = next(unsafe_links(path), None)
