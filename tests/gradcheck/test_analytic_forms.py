@@ -18,8 +18,8 @@ from calipers._gradcheck.basis_vectors import UnitVectors
 from calipers._gradcheck.columns import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.entry_rules import Rule
 from calipers._gradcheck.jacobian_storage import Rows
-from calipers._gradcheck.numerical import Way, looks
-from calipers._gradcheck.summary import Entries
+from calipers._gradcheck.numerical import ExecutionPolicy, plan_differences
+from calipers._gradcheck.summary import FlaggedEntries
 from tests.data.gradcheck_functions import THREE, checked
 from tests.data.peak_memory import PEAK
 
@@ -165,9 +165,11 @@ def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns():
     subject = at_point(numba.njit(lambda a, b: 1e3 * a + b), (THREE, THREE))
     jacobians = {"jac": Dense(np.hstack([1e3 * np.eye(THREE.size), np.eye(THREE.size)]))}
     rule = Rule(0.0, 1e-6, 0.1, 1e-2, False, 0.0)
-    look = looks(subject, subject.active[1], "adaptive", None, None, None, Way())
-    sizes = examine([look], jacobians, rule, Entries(), np.random.default_rng(0))
-    assert look.compiled
+    differences = plan_differences(
+        subject, subject.active[1], "adaptive", None, None, None, ExecutionPolicy()
+    )
+    sizes = examine([differences], jacobians, rule, FlaggedEntries(), np.random.default_rng(0))
+    assert differences.compiled
     assert np.all(sizes.rows == 1e3)
 
 
@@ -593,11 +595,19 @@ def test_slopes_to_the_right_and_to_the_left(batches):
         return np.where(x > np.arange(1.0, 21), 2, 3) * (x - np.arange(1.0, 21))
 
     subject = at_point(bent, x, batched=lambda position: bent)
-    plan = {"method": "adaptive", "step": None, "scale": None, "bounds": None, "way": Way()}
-    look = looks(subject, subject.active[0], **plan, batches=batches)
-    assert look.problem.batched is batches
-    right, left, status = look.slopes.results(20)
-    look.slopes(0, (right, left, status))
+    differences = plan_differences(
+        subject,
+        subject.active[0],
+        "adaptive",
+        None,
+        None,
+        None,
+        ExecutionPolicy(),
+        batches=batches,
+    )
+    assert differences.problem.batched is batches
+    right, left, status = differences.slopes.results(20)
+    differences.slopes(0, (right, left, status))
     assert np.allclose(right, 2 * np.eye(20))
     assert np.allclose(left, 3 * np.eye(20))
 

@@ -177,13 +177,13 @@ def test_products_with_a_jacobian_do_not_ask_for_it_again():
 
 
 def test_slopes_that_workers_send_are_judged_in_the_same_memory(monkeypatch):
-    made, init = [], screening._BySlopes.__init__
+    made, init = [], screening._SlopeScreen.__init__
 
     def counted(self, *args):
         made.append(1)
         init(self, *args)
 
-    monkeypatch.setattr(screening._BySlopes, "__init__", counted)
+    monkeypatch.setattr(screening._SlopeScreen, "__init__", counted)
     x, told = np.linspace(1, 2, 200), []
     options = {"vjp": lambda x, w: 2 * w * x, "progress": lambda done, total: told.append(done)}
     report = calipers.gradcheck(lambda x: x * x, x, workers=map, **options)

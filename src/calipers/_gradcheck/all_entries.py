@@ -14,50 +14,52 @@ from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
 from .columns import Jacobian, Products, Pulled, Sizes, taken
 from .entry_rules import INCONCLUSIVE, PASS, VERDICTS, Rule, rounding_of
 from .flatten import largest_by_part
-from .numerical import Looks
+from .numerical import FiniteDifferences
 from .refine import MANY, VALUES
-from .screening import Screening, first_look, settle
-from .summary import Entries
-from .verdict import Dispute, SlopesBelow
+from .screening import Screening, screen_columns, settle
+from .summary import FlaggedEntries
+from .verdict import SlopesBelow, UndecidedEntries
 
-Places = tuple[NDArray, ...]  # of entries: which of the columns, and their rows
+Indices = tuple[NDArray, ...]  # of entries: which of the columns, and their rows
 
 
-def look_again(
+def judge_refined(
     screening: Screening,
     columns: NDArray,
-    seen: tuple[NDArray, ...],
-    found: Entries,
-    vouched: bool,
+    refined: tuple[NDArray, ...],
+    entries: FlaggedEntries,
+    consistent: bool,
 ) -> None:
-    """Judge what is in doubt in columns, of which a second look has `seen` all."""
-    looks, sizes = screening.looks, screening.sizes
-    doubtful = _Doubtful(screening, columns, *seen)
-    looks.calls += doubtful.calls_of_f
+    """Judge what is in doubt in columns, of which a second look has `refined` all."""
+    differences, sizes = screening.differences, screening.sizes
+    doubtful = _Doubtful(screening, columns, *refined)
+    differences.calls += doubtful.calls_of_f
     finite = np.isfinite(doubtful.error)
     worst = float(doubtful.error[finite].max(initial=0.0))
-    found.largest_error = max(found.largest_error, worst)
+    entries.largest_error = max(entries.largest_error, worst)
     for number, column in zip(doubtful.numbers.tolist(), doubtful.value, strict=True):
-        found.keep(number, column)
+        entries.keep(number, column)
     sizes.note(doubtful.numbers, doubtful.value, doubtful.error)
     jacobians = screening.jacobians.items()
     forms = {name: taken(jacobian, doubtful.numbers) for name, jacobian in jacobians}
-    agrees = _agree(list(forms.values()), screening.rule, doubtful.floor) if vouched else None
+    agrees = _agree(list(forms.values()), screening.rule, doubtful.floor) if consistent else None
     for form, every in forms.items():
-        places = doubtful.places(every)
-        k, rows = places
-        dispute = doubtful.settled(every, places, agrees)
-        numbers, error = doubtful.numbers[k], dispute.error
-        unknown = np.flatnonzero(dispute.verdicts == VERDICTS.index(INCONCLUSIVE))
+        indices = doubtful.indices(every)
+        k, rows = indices
+        undecided = doubtful.settled(every, indices, agrees)
+        numbers, error = doubtful.numbers[k], undecided.error
+        unknown = np.flatnonzero(undecided.verdicts == VERDICTS.index(INCONCLUSIVE))
         sizes.doubt(rows[unknown], numbers[unknown], error[unknown])
-        found.count[PASS] += every.size - len(rows)
-        found.hidden += dispute.hidden
-        found.add(numbers, rows, form, dispute.verdicts, dispute.own, dispute.value, error)
+        entries.count[PASS] += every.size - len(rows)
+        entries.hidden += undecided.hidden
+        entries.add(
+            numbers, rows, form, undecided.verdicts, undecided.analytic, undecided.value, error
+        )
 
 
 @dataclass
 class _Doubtful:
-    """Some columns, and what a second look has seen of them; see `SecondLook`."""
+    """Some columns, and what a second look has seen of them; see `Refinement`."""
 
     screening: Screening
     columns: NDArray
@@ -69,25 +71,25 @@ class _Doubtful:
     right: NDArray
     left: NDArray
     below: NDArray
-    asked: NDArray
+    evaluated: NDArray
 
     def __post_init__(self) -> None:
-        looks, subject = self.looks, self.looks.subject
-        self.numbers = looks.part.start + self.columns  # among those of all inputs
+        differences, subject = self.differences, self.differences.subject
+        self.numbers = differences.part.start + self.columns  # among those of all inputs
         # Steps that are lost beside numbers of natural size say nothing where f stands still.
-        lost = looks.steps[self.columns] < looks.eps * subject.units[self.numbers]
+        lost = differences.steps[self.columns] < differences.eps * subject.units[self.numbers]
         standing = lost[:, None] & (self.right == 0) & (self.left == 0)
         self.right, self.left = (
             np.where(standing, np.nan, slope) for slope in (self.right, self.left)
         )
 
     @property
-    def looks(self) -> Looks:
-        return self.screening.looks
+    def differences(self) -> FiniteDifferences:
+        return self.screening.differences
 
     @property
     def calls_of_f(self) -> int:
-        return int(self.states["calls"].sum() + self.calls.sum() + self.asked.sum())
+        return int(self.states["calls"].sum() + self.calls.sum() + self.evaluated.sum())
 
     @cached_property
     def floor(self) -> NDArray:
@@ -97,83 +99,93 @@ class _Doubtful:
 
     @cached_property
     def _results(self) -> NDArray:
-        subject = self.looks.subject
+        subject = self.differences.subject
         return largest_by_part(subject.sizes, subject.kept)
 
     @cached_property
     def _largest(self) -> tuple[NDArray, NDArray, NDArray]:
         """The largest entries by output and by input, and the largest error by output."""
-        sizes, subject = self.screening.sizes, self.looks.subject
+        sizes, subject = self.screening.sizes, self.differences.subject
         by_output = largest_by_part(sizes.rows, subject.kept)
         by_input = largest_by_part(sizes.columns, subject.active)
         return by_output, by_input, largest_by_part(sizes.row_errors, subject.kept)
 
-    def places(self, every: NDArray) -> Places:
+    def indices(self, every: NDArray) -> Indices:
         """Return which entries the first look leaves in doubt, in one form of the derivative."""
         return np.nonzero(self.screening.doubted(self.columns, every, self.right, self.left))
 
-    def settled(self, every: NDArray, places: Places, agrees: NDArray | None) -> Dispute:
+    def settled(self, every: NDArray, indices: Indices, agrees: NDArray | None) -> UndecidedEntries:
         """Return entries with their verdicts; `agrees` tells where all forms are the same."""
-        dispute = self._disputed(every, places, agrees)
+        undecided = self._undecided(every, indices, agrees)
         if agrees is not None:
-            dispute.where_forms_agree(agrees[places])
-        self._excuse_roundings(dispute, places)
-        self._excuse_ripples(dispute, places)
-        return dispute
+            undecided.where_forms_agree(agrees[indices])
+        self._pass_rounding(undecided, indices)
+        self._check_oscillation(undecided, indices)
+        return undecided
 
-    def _disputed(self, every: NDArray, places: Places, agrees: NDArray | None) -> Dispute:
-        looks, subject, sizes = self.looks, self.looks.subject, self.screening.sizes
+    def _undecided(
+        self, every: NDArray, indices: Indices, agrees: NDArray | None
+    ) -> UndecidedEntries:
+        differences, subject, sizes = (
+            self.differences,
+            self.differences.subject,
+            self.screening.sizes,
+        )
         rule: Rule = self.screening.rule
-        k, rows = places
+        k, rows = indices
         columns, units = self.numbers[k], subject.units[self.numbers[k]]
-        analytic, value, floor = every[places], self.value[places], self.floor[places]
+        analytic, value, floor = every[indices], self.value[indices], self.floor[indices]
         by_output, by_input, _ = self._largest
         most = np.minimum(by_output[rows], by_input[columns])
         most = np.fmax(most, self._results[rows] / units)
         if agrees is not None:
-            most = np.where(agrees[places], most, 0.0)
-        error = looks.doubted(
-            rule, self.columns, places, analytic, value, self.error[places], floor
+            most = np.where(agrees[indices], most, 0.0)
+        error = differences.doubted(
+            rule, self.columns, indices, analytic, value, self.error[indices], floor
         )
-        beside = np.fmax(sizes.rows[rows], sizes.columns[columns])
-        lengths = looks.steps[self.columns[k]]
+        ceiling = np.fmax(sizes.rows[rows], sizes.columns[columns])
+        lengths = differences.steps[self.columns[k]]
         noise = self.screening.noise[rows] / lengths
-        slopes = self.right[places], self.left[places], noise
-        shorter = looks.shorter(self.states[k], lengths)
-        known = floor, most, beside, *slopes, shorter, self.states["status"][k]
-        return Dispute(rule, analytic, value, error, *known, rows, self.screening.rounding)
+        slopes = self.right[indices], self.left[indices], noise
+        shorter = differences.shorter(self.states[k], lengths)
+        evidence = floor, most, ceiling, *slopes, shorter, self.states["status"][k]
+        return UndecidedEntries(
+            rule, analytic, value, error, *evidence, rows, self.screening.rounding
+        )
 
-    def _excuse_roundings(self, dispute: Dispute, places: Places) -> None:
+    def _pass_rounding(self, undecided: UndecidedEntries, indices: Indices) -> None:
         """Let pass what is no more than rounding of f, or of terms that it is a sum of."""
-        looks, subject, eps = self.looks, self.looks.subject, self.looks.eps
-        k, rows = places
-        units, lengths = subject.units[self.numbers[k]], looks.steps[self.columns[k]]
+        differences, subject, eps = self.differences, self.differences.subject, self.differences.eps
+        k, rows = indices
+        units, lengths = subject.units[self.numbers[k]], differences.steps[self.columns[k]]
         # What terms that cancel are rounded by, differences do not see over less than their step.
         # The lowest ladder may be another entry's: that of the first look is no longer.
         along = np.fmin(units, np.fmax(self.states["step"][k], lengths))
         rounding = rounding_of(subject.rounded[rows], eps) / units
-        dispute.where_rounded(np.fmax(rounding, subject.noise[rows] / along))
+        undecided.where_rounded(np.fmax(rounding, subject.noise[rows] / along))
         natural = subject.sizes[rows] / units
-        dispute.where_slight(np.fmax(natural, subject.terms / units))
-        dispute.where_cancelled(natural, eps)
+        undecided.where_negligible(np.fmax(natural, subject.terms / units))
+        undecided.where_cancelled(natural, eps)
         *_, unsure = self._largest
-        dispute.where_hidden(self.states["step"][k], eps, unsure[rows])
+        undecided.where_hidden(self.states["step"][k], eps, unsure[rows])
 
-    def _excuse_ripples(self, dispute: Dispute, places: Places) -> None:
+    def _check_oscillation(self, undecided: UndecidedEntries, indices: Indices) -> None:
         """Say what f does within its steps: waves, and kinks."""
-        looks = self.looks
-        k, rows = places
+        differences = self.differences
+        k, rows = indices
 
         def many(wanted: NDArray) -> SlopesBelow:
-            entries = tuple(numbers[wanted] for numbers in places)
-            return looks.below_now(self.columns, self.states, entries, MANY)
+            entries = tuple(numbers[wanted] for numbers in indices)
+            return differences.below_now(self.columns, self.states, entries, MANY)
 
-        short = looks.below(self.below, self.states, places)
-        dispute.where_waves(short, many)
+        short = differences.below(self.below, self.states, indices)
+        undecided.where_oscillating(short, many)
         probed = np.flatnonzero(self.calls[k] == VALUES)
         around = self.values[k[probed], :, rows[probed]].T
-        lengths = looks.steps[self.columns[k[probed]]]
-        dispute.at_kinks(probed, around, self._results[rows[probed]], lengths, looks.eps, short)
+        lengths = differences.steps[self.columns[k[probed]]]
+        undecided.at_kinks(
+            probed, around, self._results[rows[probed]], lengths, differences.eps, short
+        )
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
@@ -186,17 +198,17 @@ def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
     return same
 
 
-_SEEN_BYTES = 1 << 22  # of what a second look sees at a time
-_SEEN = 22  # numbers of an entry
+_REFINED_BYTES = 1 << 22  # of what a second look sees at a time
+_REFINED_NUMBERS = 22  # numbers of an entry
 
 
 def examine(
-    whole: Sequence[Looks],
+    whole: Sequence[FiniteDifferences],
     jacobians: dict[str, Jacobian],
     rule: Rule,
-    found: Entries,
+    entries: FlaggedEntries,
     random: np.random.Generator,
-    vouched: bool = False,
+    consistent: bool = False,
 ) -> Sizes:
     """
     Judge the entries of inputs, in every form in which their derivatives were given.
@@ -206,10 +218,10 @@ def examine(
     """
     one = next(iter(jacobians.values()))
     rows, columns = one.shape
-    covered = sum(look.problem.coordinates for look in whole) == columns
-    unknown = covered and all(look.compiled for look in whole)
+    covered = sum(differences.problem.coordinates for differences in whole) == columns
+    unknown = covered and all(differences.compiled for differences in whole)
     if unknown and isinstance(one, Pulled):
-        sizes = _by_products(whole, one, rule, found, random)
+        sizes = _by_products(whole, one, rule, entries, random)
         if sizes is not None:
             return sizes
     for name, jacobian in jacobians.items():
@@ -218,23 +230,23 @@ def examine(
         sizes = Sizes(np.zeros(rows), np.zeros(columns), known=False)
     else:
         sizes = Sizes.of(jacobians, rows, columns)
-    screenings = [Screening(look, jacobians, sizes, rule) for look in whole]
-    marks = [first_look(screening) for screening in screenings]
+    screenings = [Screening(differences, jacobians, sizes, rule) for differences in whole]
+    marks = [screen_columns(screening) for screening in screenings]
     for screening in screenings:
         screening.measure()
     sizes.known = True
     for screening, marked in zip(screenings, marks, strict=True):
         settle(screening, marked)
-        screening.looks.calls += SLOPE_CALLS * screening.taken
-        _judge(screening, marked, found, vouched)
+        screening.differences.calls += SLOPE_CALLS * screening.taken
+        _judge(screening, marked, entries, consistent)
     return sizes
 
 
 def _by_products(
-    whole: Sequence[Looks],
+    whole: Sequence[FiniteDifferences],
     pulled: Pulled,
     rule: Rule,
-    found: Entries,
+    entries: FlaggedEntries,
     random: np.random.Generator,
 ) -> Sizes | None:
     """Do as `examine` by a few products, if they tell that all entries are right; else None."""
@@ -243,11 +255,14 @@ def _by_products(
     products = Products.of(pulled, random)
     if products is None:
         return None
-    screenings = [Screening(look, {pulled.d.name: pulled}, sizes, rule, products) for look in whole]
-    marks = [first_look(screening) for screening in screenings]
+    screenings = [
+        Screening(differences, {pulled.d.name: pulled}, sizes, rule, products)
+        for differences in whole
+    ]
+    marks = [screen_columns(screening) for screening in screenings]
     for screening in screenings:
         screening.measure()
-        screening.looks.calls += SLOPE_CALLS * screening.taken
+        screening.differences.calls += SLOPE_CALLS * screening.taken
     if not all(map(Screening.is_clear, screenings, marks)):
         return None
     taken = np.concatenate([marked != LEFT_OUT for marked in marks])
@@ -256,62 +271,64 @@ def _by_products(
     if not products.confirm(sizes.rows, least, sums, taken, rule):
         return None
     for screening, marked in zip(screenings, marks, strict=True):
-        _judge(screening, marked, found, vouched=False)
+        _judge(screening, marked, entries, consistent=False)
     # Of columns that are left out nothing else is known.
     images = np.abs(products.images[:, ~taken]).max(axis=0, initial=0.0)
     sizes.columns[~taken] = np.where(np.isfinite(images), images, 0.0)
-    sizes.known, found.products = True, len(products.images)
+    sizes.known, entries.products = True, len(products.images)
     return sizes
 
 
-def _judge(screening: Screening, marks: NDArray, found: Entries, vouched: bool) -> None:
+def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consistent: bool) -> None:
     """Count the columns of one input that are clear, and look again at those that are not."""
-    looks = screening.looks
-    marks[looks.small & (marks != LEFT_OUT)] = DOUBTED
+    differences = screening.differences
+    marks[differences.small & (marks != LEFT_OUT)] = DOUBTED
     taken = len(marks) - int(np.count_nonzero(marks == LEFT_OUT))
-    found.left_out += len(marks) - taken
+    entries.left_out += len(marks) - taken
     doubtful = np.flatnonzero(marks == DOUBTED)
-    found.count[PASS] += (
-        (taken - len(doubtful)) * looks.problem.base.size * len(screening.jacobians)
+    entries.count[PASS] += (
+        (taken - len(doubtful)) * differences.problem.base.size * len(screening.jacobians)
     )
 
-    if looks.way.plain:
-        step = max(1, _SEEN_BYTES // (8 * _SEEN * looks.problem.base.size))
+    if differences.policy.plain:
+        step = max(1, _REFINED_BYTES // (8 * _REFINED_NUMBERS * differences.problem.base.size))
         for first in range(0, len(doubtful), step):
             columns = doubtful[first : first + step]
-            seen = _seen(looks, columns)
-            look_again(screening, columns, seen, found, vouched)
+            refined = _refine_here(differences, columns)
+            judge_refined(screening, columns, refined, entries, consistent)
     elif len(doubtful):
-        _second_look(screening, doubtful, found, vouched)
+        _refine_elsewhere(screening, doubtful, entries, consistent)
 
 
-def _seen(looks: Looks, columns: NDArray) -> tuple[NDArray, ...]:
+def _refine_here(differences: FiniteDifferences, columns: NDArray) -> tuple[NDArray, ...]:
     """Look again at columns: at some in each thread, if f is compiled and that is worth it."""
-    second, count = looks.second, len(columns)
-    seen = second.results(count)
+    second, count = differences.refinement, len(columns)
+    refined = second.results(count)
 
-    def look(first: int, last: int) -> None:
-        second.at(columns[first:last], tuple(array[first:last] for array in seen))
+    def refine(first: int, last: int) -> None:
+        second.at(columns[first:last], tuple(array[first:last] for array in refined))
 
-    seconds = count * second.calls * looks.subject.seconds  # at most
-    threads = looks.threads if seconds > WORTH_SHARING else 1
-    in_parts(look, range(0, count, -(-count // threads)), count)
-    return seen
+    seconds = count * second.calls * differences.subject.seconds  # at most
+    threads = differences.threads if seconds > WORTH_SHARING else 1
+    in_parts(refine, range(0, count, -(-count // threads)), count)
+    return refined
 
 
-def _second_look(screening: Screening, doubtful: NDArray, found: Entries, vouched: bool) -> None:
+def _refine_elsewhere(
+    screening: Screening, doubtful: NDArray, entries: FlaggedEntries, consistent: bool
+) -> None:
     """Look again at columns, and judge them in their order, whenever they come."""
-    looks = screening.looks
+    differences = screening.differences
     waiting = dict.fromkeys(doubtful.tolist())
-    wanted = np.zeros(looks.problem.coordinates, bool)
+    wanted = np.zeros(differences.problem.coordinates, bool)
     wanted[doubtful] = True
     early: dict[int, tuple[NDArray, ...]] = {}
 
-    def store(first: int, seen: tuple[NDArray, ...]) -> None:
-        for k in range(len(seen[0])):
-            early[first + k] = tuple(array[k : k + 1] for array in seen)
+    def store(first: int, refined: tuple[NDArray, ...]) -> None:
+        for k in range(len(refined[0])):
+            early[first + k] = tuple(array[k : k + 1] for array in refined)
         while waiting and (column := next(iter(waiting))) in early:
             del waiting[column]
-            look_again(screening, np.array([column]), early.pop(column), found, vouched)
+            judge_refined(screening, np.array([column]), early.pop(column), entries, consistent)
 
-    looks.have_done(looks.second, "second-look", wanted, store)
+    differences.have_done(differences.refinement, "second-look", wanted, store)

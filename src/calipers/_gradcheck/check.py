@@ -22,12 +22,12 @@ from .entry_rules import FAIL, PASS, VERDICTS, Rule, default_resolution
 from .fast_mode import is_moderate, project
 from .flatten import WrongFormError, has_differences
 from .linearity import linearity
-from .numerical import Looks, Way, looks
+from .numerical import ExecutionPolicy, FiniteDifferences, plan_differences
 from .options import Settings
 from .perturb import excused
 from .point import Subject, without_warnings_of_batches
 from .report import CalipersWarning, GradcheckReport, answer
-from .summary import Entries, Outcome
+from .summary import CheckOutcome, FlaggedEntries
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
@@ -52,12 +52,12 @@ class Check:
 
     def __post_init__(self) -> None:
         about = self.derivatives, self.rule, self.fast_mode, self.allow
-        self._found = Outcome(self.subject, *about)
+        self._found = CheckOutcome(self.subject, *about)
 
     def run(
         self,
         steps: list[dict[str, Any]],
-        way: Way,
+        way: ExecutionPolicy,
         undefined: set[str],
         batched: dict[str, bool],
         primals: dict[str, Any],
@@ -129,12 +129,12 @@ class Check:
     def _acquit(self, why: str | None) -> None:
         """Make the verdict undecided for a reason that excuses all entries, if there is one."""
         if why is not None:
-            self._found.undecided, self._found.entries = why, Entries()
+            self._found.undecided, self._found.entries = why, FlaggedEntries()
 
     def _differences(
         self,
         steps: list[dict[str, Any]],
-        way: Way,
+        way: ExecutionPolicy,
         random: np.random.Generator,
         vouched: bool,
     ) -> tuple[Sizes | None, float]:
@@ -154,9 +154,9 @@ class Check:
             formats = {position: k.in_the_format_of_x() for position, k in by_position.items()}
             rounded = {k: known for k, known in formats.items() if known is not None}
             if rounded:
-                outcome.entries, outcome.undecided = Entries(), None
+                outcome.entries, outcome.undecided = FlaggedEntries(), None
                 pairs = zip(subject.active, steps, strict=True)
-                steps = [{**own, "known": rounded.get(part.position)} for part, own in pairs]
+                steps = [{**own, "format_steps": rounded.get(part.position)} for part, own in pairs]
                 again = replace(way, checkpoint=None)  # it stores the screening by the first steps
                 sizes, every = self._compared(steps, again, random, vouched)
         outcome.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
@@ -165,21 +165,21 @@ class Check:
     def _compared(
         self,
         steps: list[dict[str, Any]],
-        way: Way,
+        way: ExecutionPolicy,
         random: np.random.Generator,
         vouched: bool,
-    ) -> tuple[Sizes | None, list[Looks]]:
+    ) -> tuple[Sizes | None, list[FiniteDifferences]]:
         """Compare products or all entries of each input, by screening and refinement."""
         subject, outcome, sizes = self.subject, self._found, None
-        probed: list[Looks] = []
-        whole: list[Looks] = []
+        probed: list[FiniteDifferences] = []
+        whole: list[FiniteDifferences] = []
         self.any_slope = not subject.active
         try:
             for part, step in zip(subject.active, steps, strict=True):
-                options = {**step, "way": way}
+                options = {**step, "policy": way}
                 if self.fast_mode:
                     # Products evaluate one point at a time, never a batch.
-                    probed.append(looks(subject, part, batches=False, **options))
+                    probed.append(plan_differences(subject, part, batches=False, **options))
                     before = deepcopy(outcome.entries)
                     try:
                         whole_input, any_slope = project(
@@ -201,7 +201,7 @@ class Check:
                         if not is_moderate(probed[-1]):
                             raise
                     outcome.entries = before  # the comparison of all entries finds these again
-                whole.append(looks(subject, part, **options))
+                whole.append(plan_differences(subject, part, **options))
             outcome.whole = whole
             if whole:
                 outcome.jacobians = outcome.jacobians or self._jacobians()
@@ -314,7 +314,7 @@ def check_given(given: Given, settings: Settings, call: Call, order: int = 1) ->
         call,
     )
     heard = Progress(settings.progress, 0)
-    way = Way(settings.workers, heard if heard.wanted else None, settings.checkpoint)
+    way = ExecutionPolicy(settings.workers, heard if heard.wanted else None, settings.checkpoint)
     try:
         with without_warnings_of_batches():
             report = check.run(steps, way, undefined, batched, given.primals)

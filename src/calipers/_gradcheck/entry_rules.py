@@ -49,14 +49,14 @@ def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
 
 
 SURE = 8  # error estimates within which a derivative agrees with the numerical value
-SLIGHT = 2.0**-7  # of the tolerance at natural size, below which a number is negligible
+NEGLIGIBLE = 2.0**-7  # of the tolerance at natural size, below which a number is negligible
 _ROUNDINGS = 8.0  # of the largest entry, that a derivative computed by others may have
 _INSIDE = 1024.0  # unit roundoffs that cancelling numbers of size 1 may leave
 _LITTLE = 2.0**-10  # which so many are no longer, in formats of few bits
 _JITTER = 64.0  # error estimates that noise may add to the tolerance at most
 _ROUGH = 0.005  # of the value, from which on an error is as random as noise
 _BY_CHANCE = 64.0  # times that an error may be too small by chance
-_SIDES = 0.1  # share of the difference within which a plain slope confirms the derivative
+_SUPPORT_RATIO = 0.1  # share of the difference within which a plain slope confirms the derivative
 _NEAR = 0.25  # the same share for slopes by very short steps
 _IN_A_ROW = 3  # consecutive step sizes at which noise does not agree by chance
 
@@ -104,7 +104,7 @@ class Rule:
         near &= np.isfinite(slopes)  # beside an infinite tolerance
         return in_a_row(near)
 
-    def is_slight(
+    def is_negligible(
         self, analytic: NDArray, numerical: NDArray, errors: NDArray, natural: NDArray
     ) -> NDArray:
         """
@@ -120,9 +120,11 @@ class Rule:
     def is_nothing(self, sizes: NDArray, natural: NDArray) -> NDArray:
         """Tell what is far less than the tolerance would be at a natural size."""
         with np.errstate(invalid="ignore"):
-            return np.asarray(sizes <= SLIGHT * self.rtol * natural)
+            return np.asarray(sizes <= NEGLIGIBLE * self.rtol * natural)
 
-    def is_still(self, analytic: NDArray, numerical: NDArray, errors: NDArray) -> NDArray:
+    def is_locally_constant(
+        self, analytic: NDArray, numerical: NDArray, errors: NDArray
+    ) -> NDArray:
         """Tell where f does not move, beside what is claimed."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.abs(numerical) + errors <= self.rtol * np.abs(analytic))
@@ -182,7 +184,7 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray, noise: NDArr
     """
     with np.errstate(invalid="ignore"):
         difference = np.abs(analytic - numerical)
-        near = (np.abs(analytic - slope) <= _SIDES * difference) & (noise <= difference)
+        near = (np.abs(analytic - slope) <= _SUPPORT_RATIO * difference) & (noise <= difference)
     return np.asarray(near & np.isfinite(analytic))
 
 
@@ -218,7 +220,7 @@ def sided(
 POSITIONS = np.linspace(-2, 2, 9)  # where f is asked for more, in units of the step
 _LINEAR = 0.05  # of a kink, which the slopes on either side may differ among themselves
 _POLE = 64.0  # ratio of changes near x to those farther off, from which on f has a pole
-_STILL = 2  # of short steps, that are within one of a staircase
+_N_CONSTANT_STEPS = 2  # of short steps, that are within one of a staircase
 _CLEAR = 64.0  # rounding errors of f that a kink has to stand out from
 
 
@@ -235,8 +237,12 @@ def kinks(values: NDArray, step: NDArray, noise: NDArray) -> NDArray:
         slopes = np.diff(values, axis=0) / spacing
         # The least and largest slopes before and after each segment that has two on either side.
         inner = slice(1, -3), slice(3, -1)
-        lows = [f[own] for f, own in zip(_accumulated(np.minimum, slopes), inner, strict=True)]
-        highs = [f[own] for f, own in zip(_accumulated(np.maximum, slopes), inner, strict=True)]
+        lows = [
+            f[window] for f, window in zip(_accumulated(np.minimum, slopes), inner, strict=True)
+        ]
+        highs = [
+            f[window] for f, window in zip(_accumulated(np.maximum, slopes), inner, strict=True)
+        ]
         spread = np.maximum(highs[0] - lows[0], highs[1] - lows[1])
         middles = [(low + high) / 2 for low, high in zip(lows, highs, strict=True)]
         low, high = np.minimum(*middles), np.maximum(*middles)
@@ -259,7 +265,9 @@ def is_staircase(values: NDArray, right: NDArray, left: NDArray) -> NDArray:
     may look like a kink; where one is, f stands still to one side of it if it does at x.
     """
     with np.errstate(invalid="ignore"):
-        constant = np.all((right[:_STILL] == 0) & (left[:_STILL] == 0), axis=0)
+        constant = np.all(
+            (right[:_N_CONSTANT_STEPS] == 0) & (left[:_N_CONSTANT_STEPS] == 0), axis=0
+        )
         return np.asarray(constant & np.all(np.diff(values, axis=0) != 0, axis=0))
 
 

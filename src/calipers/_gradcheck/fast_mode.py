@@ -11,8 +11,8 @@ from .analytic import GivenDerivative
 from .entry_rules import (
     FAIL,
     INCONCLUSIVE,
+    NEGLIGIBLE,
     PASS,
-    SLIGHT,
     VERDICTS,
     Rule,
     disputed,
@@ -21,9 +21,9 @@ from .entry_rules import (
     sided,
 )
 from .flatten import largest_by_part, norm
-from .numerical import Looks
+from .numerical import FiniteDifferences
 from .refine import MANY
-from .summary import Outcome
+from .summary import CheckOutcome
 
 CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
 
@@ -34,7 +34,7 @@ _LEAST = 2.0**-20  # of the largest element, by which the smallest are moved
 _MARGIN = 4.0  # of the numerical products' errors
 _ROUNDING = 64.0  # of eps, in products; more where a cotangent is contracted, too
 _ROUNDING_OF_ALL = 1024.0  # of eps, where products are contracted with a cotangent
-_STILL = 64.0  # roundings of other products, which one that is 0 may not be known to
+_ZERO_EPS = 64.0  # roundings of other products, which one that is 0 may not be known to
 
 
 class Probe:
@@ -49,28 +49,28 @@ class Probe:
 
     def __init__(
         self,
-        looks: Looks,
+        differences: FiniteDifferences,
         derivative: GivenDerivative,
         rule: Rule,
         resolution: float,
         random: np.random.Generator,
         short_steps: bool,
     ) -> None:
-        self._looks, self._derivative = looks, derivative
+        self._differences, self._derivative = differences, derivative
         self._rule, self._resolution = rule, resolution
-        count = looks.problem.coordinates
-        x = np.abs(reals(looks.problem.x).astype(float))
+        count = differences.problem.coordinates
+        x = np.abs(reals(differences.problem.x).astype(float))
         finite = x[np.isfinite(x)]
         # An element that is nothing beside the others would be nothing in the product, too.
         largest = finite.max(initial=0.0)
         lengths = np.where(np.isfinite(x), np.maximum(x, _LEAST * largest), 1.0)
         lengths[x == 0] = min(1.0, largest) or 1.0  # of which no length is known
         self._direction = random.standard_normal(count) * lengths
-        self._weights = random.standard_normal(looks.subject.rows)
+        self._weights = random.standard_normal(differences.subject.rows)
         self._gradient: NDArray | None = None
         self._short_steps = short_steps  # may confirm a product of 0
         self.any_slope = False
-        self._settled = looks.steps == 0
+        self._settled = differences.steps == 0
 
     def ask(self) -> str:
         """
@@ -92,7 +92,7 @@ class Probe:
         self._settled[column] = True
 
     def suspect(self) -> int:
-        """Halve the direction of a hit until one column is left: where to look, and no verdict."""
+        """Halve the direction of a hit until one column is left, a suspect without a verdict."""
         where = np.flatnonzero(~self._settled)
         while len(where) > 1:
             halves = where[: len(where) // 2], where[len(where) // 2 :]
@@ -106,11 +106,11 @@ class Probe:
 
     def _excess(self, direction: NDArray) -> tuple[float, bool]:
         """Return how far two products are apart, of what they may be; and if one is unknown."""
-        looks = self._looks
-        problem = looks.problem
+        differences = self._differences
+        problem = differences.problem
         exact = np.ascontiguousarray(direction, dtype=problem.x.real.dtype)
         v = exact.view(problem.x.dtype).reshape(problem.x.shape)
-        value, error = looks.along(v)
+        value, error = differences.along(v)
         analytic, terms = self._analytic(exact.astype(float))
         self.any_slope |= bool(np.any(terms))
         natural = self._natural_sizes(exact)
@@ -121,15 +121,17 @@ class Probe:
             value = np.asarray(weights @ value)
         with np.errstate(all="ignore"):
             difference = np.abs(analytic - value)
-            allowed = _MARGIN * error + rounding * looks.eps * terms
+            allowed = _MARGIN * error + rounding * differences.eps * terms
             size = np.maximum(np.abs(value), terms)
-            constant = (value == 0) & (error <= _STILL * looks.eps * np.max(size, initial=0.0))
+            constant = (value == 0) & (
+                error <= _ZERO_EPS * differences.eps * np.max(size, initial=0.0)
+            )
             resolved = (error <= self._resolution * size) | (error == 0) | constant
             resolved &= np.isfinite(analytic)
             ratio = np.where(difference == 0, 0.0, difference / allowed)
             # A product of 0 has no digits to resolve. It is confirmed within an error that is
             # negligible at the scale of f and x.
-            zero = rounded_away(terms if contracted else analytic, natural, looks.eps)
+            zero = rounded_away(terms if contracted else analytic, natural, differences.eps)
             confirmed = resolved | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
         if self._short_steps and np.any(zero & ~confirmed):
             confirmed |= zero & self._confirmed_by_short_steps(v, analytic, natural)
@@ -142,29 +144,29 @@ class Probe:
 
         They confirm none of an f that rounds x to a format of few bits, and is constant in between.
         """
-        looks = self._looks
-        if looks.in_the_format_of_x() is not None:
+        differences = self._differences
+        if differences.in_the_format_of_x() is not None:
             return np.zeros(analytic.shape, bool)
-        right, left, steps = looks.slopes_along(v, 5)
-        noise = rounding_of(looks.subject.sizes, looks.eps) / steps[:, None]
+        right, left, steps = differences.slopes_along(v, 5)
+        noise = rounding_of(differences.subject.sizes, differences.eps) / steps[:, None]
         if analytic.shape == ():
             weights = self._weights
             right, left = (slopes @ weights[:, None] for slopes in (right, left))
             noise = np.array([[norm(weights * row)] for row in noise])
-        return self._rule.confirmed(analytic, SLIGHT * natural, right, left, noise).reshape(
+        return self._rule.confirmed(analytic, NEGLIGIBLE * natural, right, left, noise).reshape(
             analytic.shape
         )
 
     def _natural_sizes(self, direction: NDArray) -> NDArray:
         """Return how large J v is if x changes f in proportion; an f of 0 counts as 1."""
-        subject, part = self._looks.subject, self._looks.part
+        subject, part = self._differences.subject, self._differences.part
         relative = np.abs(direction) / subject.units[part.start : part.stop]
         largest = largest_by_part(subject.sizes, subject.kept)
         return np.asarray(np.where(largest == 0, 1.0, largest) * relative.max(initial=0.0))
 
     def _analytic(self, direction: NDArray) -> tuple[NDArray, NDArray]:
         """Return J v, or w J v, and how large the terms in it are."""
-        subject, part = self._looks.subject, self._looks.part
+        subject, part = self._differences.subject, self._differences.part
         block = slice(part.start, part.stop)
         whole = np.zeros(subject.columns)
         whole[block] = direction
@@ -207,15 +209,15 @@ def column_of(
     return where, derivative.product(unit)[[column]]
 
 
-def is_moderate(look: Looks) -> bool:
+def is_moderate(differences: FiniteDifferences) -> bool:
     """Return True if calling f for each column is a moderate amount of work."""
-    columns = look.problem.coordinates
-    return columns * (columns + look.subject.rows) <= _MODERATE
+    columns = differences.problem.coordinates
+    return columns * (columns + differences.subject.rows) <= _MODERATE
 
 
 def project(
-    outcome: Outcome,
-    look: Looks,
+    outcome: CheckOutcome,
+    differences: FiniteDifferences,
     derivatives: Iterable[GivenDerivative],
     rule: Rule,
     resolution: float,
@@ -229,10 +231,10 @@ def project(
     do not resolve the product, all columns are to be compared if that is moderate work. If it is
     not, the next columns are traced, and an unresolved product makes the check INCONCLUSIVE.
     """
-    outcome.entries.left_out += int(np.count_nonzero(look.steps == 0))
-    moderate, any_slope = is_moderate(look), False
+    outcome.entries.left_out += int(np.count_nonzero(differences.steps == 0))
+    moderate, any_slope = is_moderate(differences), False
     for d in derivatives:
-        probe = Probe(look, d, rule, resolution, random, short_steps=not moderate)
+        probe = Probe(differences, d, rule, resolution, random, short_steps=not moderate)
         wrong = 0
         for _ in range(_SUSPECTS):
             result = probe.ask()
@@ -244,18 +246,18 @@ def project(
                     return True, any_slope
                 outcome.undecided = (
                     f"differences do not resolve products of {d.name} with respect to "
-                    f"{look.part.label}: f is noisy or not smooth; check without "
+                    f"{differences.part.label}: f is noisy or not smooth; check without "
                     "fast_mode"
                 )
                 break
             column = probe.suspect()
-            wrong += _judged_column(outcome, look, d, rule, column) == FAIL
+            wrong += _judged_column(outcome, differences, d, rule, column) == FAIL
             if moderate and not wrong:
                 return True, any_slope
             probe.settle(column)
         else:
             outcome.undecided = (
-                f"products of {d.name} with respect to {look.part.label} differ by "
+                f"products of {d.name} with respect to {differences.part.label} differ by "
                 f"more than rounding, but the {_SUSPECTS} columns that were checked "
                 "are within the tolerance: check without fast_mode"
             )
@@ -263,24 +265,30 @@ def project(
 
 
 def _judged_column(
-    outcome: Outcome, look: Looks, d: GivenDerivative, rule: Rule, column: int
+    outcome: CheckOutcome,
+    differences: FiniteDifferences,
+    d: GivenDerivative,
+    rule: Rule,
+    column: int,
 ) -> str:
     """Judge one column of a derivative, and add its entries if they are wrong."""
-    number, entries = look.part.start + column, outcome.entries
+    number, entries = differences.part.start + column, outcome.entries
     if (number, d.name) in zip(entries.columns, entries.forms, strict=True):
         return FAIL
-    value, error, state = look.derivative(column)
+    value, error, state = differences.derivative(column)
     rows, analytic = column_of(d, number, value)
     size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
     noisy = bool(state["status"] == NOISY)
     verdict = rule.judge(analytic, value[rows], error[rows], size, noisy)
-    slope = look.slope(column)[rows]
-    noise = rounding_of(look.subject.sizes[rows], look.eps) / look.steps[column]
+    slope = differences.slope(column)[rows]
+    noise = (
+        rounding_of(differences.subject.sizes[rows], differences.eps) / differences.steps[column]
+    )
     verdict[disputed(analytic, value[rows], slope, noise)] = VERDICTS.index(PASS)
     wavy = verdict == VERDICTS.index(FAIL)
     if wavy.any():
         of_column = np.zeros(len(rows), int), rows
-        below = look.below_now(np.array([column]), np.array([state]), of_column, MANY)
+        below = differences.below_now(np.array([column]), np.array([state]), of_column, MANY)
         wavy &= sided(analytic, value[rows], *below)
     verdict[wavy] = VERDICTS.index(INCONCLUSIVE)
     if not np.any(verdict == VERDICTS.index(FAIL)):

@@ -33,7 +33,7 @@ from .entry_rules import Rule, rounding_of
 from .flatten import Part
 from .numerical_gradient import NumericalGradient
 from .point import Subject
-from .refine import SOME, Below, SecondLook
+from .refine import SOME, Below, Refinement
 
 _ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
 _INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
@@ -41,7 +41,7 @@ _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order 
 
 
 @dataclass(frozen=True)
-class Way:
+class ExecutionPolicy:
     """Who looks at columns, what is told of it, and where it is kept."""
 
     workers: Any = None
@@ -55,7 +55,7 @@ class Way:
 
 
 @dataclass
-class Looks:
+class FiniteDifferences:
     """The derivative of f by one input, column by column, as far as it is asked for."""
 
     subject: Subject
@@ -63,9 +63,9 @@ class Looks:
     problem: Problem
     coarse: Steps
     exact: Ladders | Repeated | ComplexSteps  # knows its errors
-    way: Way
+    policy: ExecutionPolicy
     small: NDArray  # columns of numbers that slopes by steps of natural size know nothing of
-    own_step: bool = False  # the caller's
+    user_step: bool = False  # the caller's
     calls: int = 0
 
     @property
@@ -100,7 +100,7 @@ class Looks:
 
         They keep to one side of 0, as many a function does. There is none beside the caller's own.
         """
-        if self.own_step:
+        if self.user_step:
             return np.zeros(self.problem.coordinates)
         sizes = np.abs(reals(self.problem.x).astype(float))
         with np.errstate(all="ignore"):
@@ -112,7 +112,7 @@ class Looks:
     def compiled(self) -> bool:
         """Whether a compiled loop takes the slopes and judges them."""
         native = self.problem.native
-        return self.way.plain and native is not None and not self.coarse.lows.size
+        return self.policy.plain and native is not None and not self.coarse.lows.size
 
     @property
     def threads(self) -> int:
@@ -121,9 +121,9 @@ class Looks:
         return 1 if native is None else native.threads
 
     @cached_property
-    def second(self) -> SecondLook:
+    def refinement(self) -> Refinement:
         """The work that a second look is."""
-        return SecondLook(self.slopes, self.exact, self.coarse, self.steps)
+        return Refinement(self.slopes, self.exact, self.coarse, self.steps)
 
     def slope(self, column: int) -> NDArray:
         """Return the difference across x along a column."""
@@ -143,7 +143,7 @@ class Looks:
         entries: tuple[NDArray, ...],
         which: Below = SOME,
     ) -> tuple[NDArray, NDArray, NDArray]:
-        """Return, for entries, what `SecondLook.below` found, and what rounding leaves in that."""
+        """Return, for entries, what `Refinement.below` found, and what rounding leaves in that."""
         k, rows = entries
         right, left = slopes[k, :, :, rows].transpose(1, 2, 0)
         # That of two values, by two steps, is half of it.
@@ -157,7 +157,7 @@ class Looks:
         """Return the same by steps for which f is asked now."""
         k, rows = entries
         chosen, k = np.unique(k, return_inverse=True)
-        slopes, calls = self.second.below(columns[chosen], states[chosen], which)
+        slopes, calls = self.refinement.below(columns[chosen], states[chosen], which)
         self.calls += int(calls.sum())
         return self.below(slopes, states[chosen], (k, rows), which)
 
@@ -184,7 +184,7 @@ class Looks:
         accused = np.flatnonzero(rule.accuses(analytic, value, error, floor))
         if self._others is None or not len(accused):
             return error
-        k, rows = (places[accused] for places in entries)
+        k, rows = (indices[accused] for indices in entries)
         chosen, k = np.unique(k, return_inverse=True)
         values, errors, states = results = self._others.results(len(chosen))
         self._others.at(columns[chosen], results)
@@ -205,7 +205,7 @@ class Looks:
 
     def have_done(self, work: Work, name: str, wanted: NDArray, store: Store) -> None:
         """Have columns of a look done by whoever was asked for; `name` is that of the look."""
-        way = self.way
+        way = self.policy
         report = Progress(False, 0) if way.report is None else way.report
         report.expect(int(np.count_nonzero(wanted)))
         checkpoint = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
@@ -248,21 +248,21 @@ class Looks:
             problem.f = f
 
 
-def looks(
+def plan_differences(
     subject: Subject,
     part: Part,
     method: str,
     step: Any,
     scale: Any,
     bounds: Any,
-    way: Way,
+    policy: ExecutionPolicy,
     batches: bool = True,
-    known: Steps | None = None,
-) -> Looks:
+    format_steps: Steps | None = None,
+) -> FiniteDifferences:
     """
     Plan the steps for one input; f is asked in `batches` where it can be.
 
-    `known` are steps that know which format f computes in.
+    `format_steps` are steps that know which format f computes in.
     """
     # That it can be is tried beside x, which bounds may not allow.
     problem = subject.problem(part, batches and bounds is None)
@@ -270,8 +270,8 @@ def looks(
     if method == COMPLEX_STEP:
         inner, length = subject.complex_problem(part), None
     steps = _planned(subject, inner, method, length, scale, bounds, subject.eps)
-    if known is not None:
-        steps = replace(steps, eps=known.eps, narrow=known.narrow)
+    if format_steps is not None:
+        steps = replace(steps, eps=format_steps.eps, narrow=format_steps.narrow)
     elif method == ADAPTIVE:
         steps = in_its_format(inner, steps)
         subject.calls += steps.calls
@@ -288,7 +288,9 @@ def looks(
         exact = subject.f.ladders(inner, steps, subject.noise, subject.arguments(), subject.kwargs)
     else:
         exact = Ladders(inner, steps)
-    return Looks(subject, part, problem, coarse, exact, way, small, length is not None)
+    return FiniteDifferences(
+        subject, part, problem, coarse, exact, policy, small, length is not None
+    )
 
 
 def _small(problem: Problem, eps: float) -> NDArray:

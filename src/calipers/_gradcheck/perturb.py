@@ -14,7 +14,7 @@ from .columns import Sizes
 from .entry_rules import FAIL, PASS, SURE, Rule, few_roundings
 from .flatten import largest_by_part, moduli
 from .point import Subject
-from .summary import Entries
+from .summary import FlaggedEntries
 
 Move = Callable[[NDArray], NDArray]
 
@@ -155,7 +155,7 @@ _NONE = np.empty(0, np.int64)
 
 
 def excused(
-    entries: Entries,
+    entries: FlaggedEntries,
     subject: Subject,
     derivatives: list[GivenDerivative],
     rule: Rule,
@@ -170,7 +170,7 @@ def excused(
     columns, rows = np.array(entries.columns), np.array(entries.rows)
     own, value, error = np.array(entries.values).T
     failed, apart = verdicts == FAIL, np.abs(own - value)
-    zero = (np.abs(value) <= SURE * error) | rule.is_still(own, value, error)
+    zero = (np.abs(value) <= SURE * error) | rule.is_locally_constant(own, value, error)
     if not (zero.any() and zero[failed].all()):
         return _NONE
     nothing = apart <= few_roundings(eps) * subject.natural[rows]

@@ -29,11 +29,11 @@ class Below:
     """Some steps that ladders step over, the shortest ones first."""
 
     count: int
-    apart: float  # from one to the next, as a power of 1 / eps
+    ratio_exponent: float  # from one to the next, as a power of 1 / eps
 
     def steps(self, eps: float, states: NDArray) -> NDArray:
         """Return a row for each of them, an element for each ladder."""
-        factors = np.array([[eps ** (-self.apart * k)] for k in range(self.count)])
+        factors = np.array([[eps ** (-self.ratio_exponent * k)] for k in range(self.count)])
         lowest = np.maximum(eps**_LOWEST, _GRAINS * states["grain"]) * states["length"]
         return np.asarray(factors * lowest)
 
@@ -42,7 +42,7 @@ SOME, MANY = Below(3, 0.16), Below(12, 0.033)  # MANY where an entry would fail
 
 
 @dataclass(frozen=True)
-class SecondLook:
+class Refinement:
     """Values of f near x, slopes, and derivatives that know their errors, of columns."""
 
     slopes: Slopes

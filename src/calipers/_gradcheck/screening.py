@@ -22,7 +22,7 @@ from .columns import Jacobian, Products, Pushed, Sizes
 from .entry_rules import Rule, rounding_of
 from .flatten import real_vector
 from .jacobian_storage import together
-from .numerical import Looks
+from .numerical import FiniteDifferences
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 _AT_ONCE = 1024  # columns, where none is stored
@@ -41,7 +41,7 @@ class Screening:
     columns that are WAITING holds if `suffices` says so afterwards.
     """
 
-    looks: Looks
+    differences: FiniteDifferences
     jacobians: dict[str, Jacobian]
     sizes: Sizes
     rule: Rule
@@ -49,10 +49,10 @@ class Screening:
     calls = Slopes.calls
 
     def __post_init__(self) -> None:
-        base = self.looks.problem.base
-        self.noise = _NOISE * rounding_of(self.looks.subject.sizes, self.looks.eps)
+        base = self.differences.problem.base
+        self.noise = _NOISE * rounding_of(self.differences.subject.sizes, self.differences.eps)
         self._no_limits = np.full(base.size, np.inf)
-        self.jvp = _asked(self.looks, self.jacobians)
+        self.jvp = _compiled_jvp(self.differences, self.jacobians)
         self._begin()
 
     @property
@@ -64,15 +64,17 @@ class Screening:
         """Make room for one look before the first is timed."""
         self._at_once = together(self.problem.base.size) if self.stores else _AT_ONCE
         self._at_once = max(1, min(self._at_once, self.problem.coordinates))
-        self._made: list[_Look] = []
+        self._made: list[_ColumnScreen] = []
         self._spare = [self._new()]
 
-    def _new(self) -> "_Look":
-        look = (_Glance if self.looks.compiled else _BySlopes)(self, self._at_once)
-        self._made.append(look)
-        return look
+    def _new(self) -> "_ColumnScreen":
+        screen = (_CompiledScreen if self.differences.compiled else _SlopeScreen)(
+            self, self._at_once
+        )
+        self._made.append(screen)
+        return screen
 
-    def _taken(self) -> "_Look":
+    def _taken(self) -> "_ColumnScreen":
         """Return a look that no other thread has."""
         try:
             return self._spare.pop()
@@ -81,7 +83,7 @@ class Screening:
 
     @property
     def problem(self) -> Problem:
-        return self.looks.problem
+        return self.differences.problem
 
     def results(self, count: int) -> tuple[NDArray]:
         """Return an array for what is found of each column."""
@@ -89,22 +91,22 @@ class Screening:
 
     def __call__(self, start: int, outs: tuple[NDArray, ...]) -> None:
         """Look at columns from `start`, as many as stay in the caches at a time."""
-        (found,) = outs
+        (marks,) = outs
         spare = self._spare  # that of before, should this be begun anew meanwhile
-        look = self._taken()
+        screen = self._taken()
         try:
-            for first, part in self._parts(found):
-                look(start + first, part)
+            for first, part in self._parts(marks):
+                screen(start + first, part)
         except Exception as error:
             if self.jvp is None:
                 raise
             raise SpoiledError from error
-        spare.append(look)
+        spare.append(screen)
 
-    def _parts(self, found: NDArray) -> Iterator[tuple[int, NDArray]]:
+    def _parts(self, marks: NDArray) -> Iterator[tuple[int, NDArray]]:
         """Give so many columns as are looked at together, and where they begin."""
-        for first in range(0, len(found), self._at_once):
-            yield first, found[first : first + self._at_once]
+        for first in range(0, len(marks), self._at_once):
+            yield first, marks[first : first + self._at_once]
 
     def begin_anew(self) -> None:
         """Forget what was seen, and ask for columns of the Jacobian from here."""
@@ -113,76 +115,82 @@ class Screening:
 
     def measure(self) -> None:
         """Note the sizes of rows that were found in passing."""
-        for look in self._made:
-            np.maximum(self.sizes.rows, look.by_row.view(float), out=self.sizes.rows)
+        for screen in self._made:
+            np.maximum(self.sizes.rows, screen.by_row.view(float), out=self.sizes.rows)
 
     @property
     def taken(self) -> int:
         """How many slopes were taken of columns."""
-        return sum(look.taken for look in self._made)
+        return sum(screen.taken for screen in self._made)
 
     @property
     def suffices(self) -> bool:
         """Whether rows are as large as they had to be."""
-        return all(bool(np.all(look.needs <= self.sizes.rows)) for look in self._made)
+        return all(bool(np.all(screen.needs <= self.sizes.rows)) for screen in self._made)
 
     def is_clear(self, marks: NDArray) -> bool:
         """Tell whether products leave no column in doubt, but for rows that are too small."""
-        doubted = (marks != LEFT_OUT) & ((marks >= VAGUE) | self.looks.small)
+        doubted = (marks != LEFT_OUT) & ((marks >= VAGUE) | self.differences.small)
         return self.suffices and not doubted.any()
 
     @property
     def least(self) -> float:
         """Return the size of rows for which products tell that columns are clear."""
-        return max(float(look.least[0]) for look in self._made)
+        return max(float(screen.least[0]) for screen in self._made)
 
     @property
     def sums(self) -> NDArray:
         """Return the products of rows of slopes."""
-        return np.asarray(np.sum([look.sums for look in self._made], axis=0))
+        return np.asarray(np.sum([screen.sums for screen in self._made], axis=0))
 
-    def seen(self, start: int, slopes: tuple[NDArray, ...], found: NDArray) -> None:
+    def judge_slopes(self, start: int, slopes: tuple[NDArray, ...], marks: NDArray) -> None:
         """Judge columns from `start` by slopes that were found elsewhere."""
-        look = self._taken()
-        assert isinstance(look, _BySlopes)
-        for first, part in self._parts(found):
+        screen = self._taken()
+        assert isinstance(screen, _SlopeScreen)
+        for first, part in self._parts(marks):
             right, left, status = (array[first : first + len(part)] for array in slopes)
-            look.judge(start + first, right, left, status, part)
-        found[found == VAGUE] = DOUBTED  # here f is not at hand
-        self._spare.append(look)
+            screen.judge(start + first, right, left, status, part)
+        marks[marks == VAGUE] = DOUBTED  # here f is not at hand
+        self._spare.append(screen)
 
     def rounding(self, rows: NDArray) -> NDArray:
         """Return what the terms of f's linear part are rounded by, or what f is off by if more."""
-        subject = self.looks.subject
+        subject = self.differences.subject
         x = real_vector([part.example for part in subject.active])
         terms = self.sizes.terms(self.jacobians, x.astype(float))
-        return np.maximum(rounding_of(terms[rows], self.looks.eps), subject.noise[rows])
+        return np.maximum(rounding_of(terms[rows], self.differences.eps), subject.noise[rows])
 
-    def doubted(self, columns: NDArray, own: NDArray, right: NDArray, left: NDArray) -> NDArray:
+    def doubted(
+        self, columns: NDArray, analytic: NDArray, right: NDArray, left: NDArray
+    ) -> NDArray:
         """Mark the entries of columns, a row each, that their slopes leave in doubt."""
-        found = np.empty(own.shape, np.int8)
-        DOUBTS[None](own, right, left, self.criteria(columns), found)
-        found[self.looks.small[columns]] = True
-        return found
+        marks = np.empty(analytic.shape, np.int8)
+        DOUBTS[None](analytic, right, left, self.criteria(columns), marks)
+        marks[self.differences.small[columns]] = True
+        return marks
 
     def criteria(self, columns: slice | NDArray) -> Criteria:
         """Return what kernels know of the rule, for columns of this input."""
         rule, sizes = self.rule, self.sizes
         rows = sizes.rows if sizes.known else self._no_limits
-        own = sizes.columns[self.looks.part.start : self.looks.part.stop]
+        column_sizes = sizes.columns[self.differences.part.start : self.differences.part.stop]
         numbers = rule.rtol, rule.atol, rule.share, rule.bend
-        return Criteria(rows, own[columns], *numbers, self.noise, self.looks.steps[columns])
+        return Criteria(
+            rows, column_sizes[columns], *numbers, self.noise, self.differences.steps[columns]
+        )
 
 
-def _asked(looks: Looks, jacobians: dict[str, Jacobian]) -> UnitVectors | None:
+def _compiled_jvp(
+    differences: FiniteDifferences, jacobians: dict[str, Jacobian]
+) -> UnitVectors | None:
     """Return what kernels ask for columns of the Jacobian by themselves, if that is all of it."""
     one, *others = jacobians.values()
-    if not looks.compiled or others or not isinstance(one, Pushed):
+    if not differences.compiled or others or not isinstance(one, Pushed):
         return None
     return None if one.units.loop is None else one.units
 
 
-class _Look(ABC):
+class _ColumnScreen(ABC):
     """A look at columns: room for those of the Jacobian, and what rows need to be clear."""
 
     def __init__(self, screening: Screening, count: int) -> None:
@@ -194,23 +202,23 @@ class _Look(ABC):
         self.sums = np.empty(0)  # with weights of columns
         self.taken = 0
         self._stretches = np.empty((1 + size // WORD, 2), np.uint64)
-        self._own = aligned((len(screening.jacobians), count, size), np.dtype(float))
+        self._analytic = aligned((len(screening.jacobians), count, size), np.dtype(float))
 
-    def own(self, start: int, count: int) -> NDArray:
+    def analytic(self, start: int, count: int) -> NDArray:
         """Return columns of the Jacobian from `start`, a row each, in all its forms."""
-        forms, _, size = self._own.shape
-        own = self._own.reshape(-1)[: forms * count * size].reshape(forms, count, size)
-        number = self.screening.looks.part.start + start
-        for lines, jacobian in zip(own, self.screening.jacobians.values(), strict=True):
-            jacobian.columns(number, number + count, lines)
-        return own
+        forms, _, size = self._analytic.shape
+        columns = self._analytic.reshape(-1)[: forms * count * size].reshape(forms, count, size)
+        number = self.screening.differences.part.start + start
+        for rows, jacobian in zip(columns, self.screening.jacobians.values(), strict=True):
+            jacobian.columns(number, number + count, rows)
+        return columns
 
     @abstractmethod
-    def __call__(self, start: int, found: NDArray) -> None:
-        """Mark in `found` what is found of columns from `start`."""
+    def __call__(self, start: int, marks: NDArray) -> None:
+        """Mark in `marks` what is found of columns from `start`."""
 
 
-class _BySlopes(_Look):
+class _SlopeScreen(_ColumnScreen):
     """A look at columns by arrays of slopes, whatever f is."""
 
     def __init__(self, screening: Screening, count: int) -> None:
@@ -220,65 +228,68 @@ class _BySlopes(_Look):
         self._space = right, left, np.empty(count, np.int8)
         self._none = np.zeros_like(base)
 
-    def __call__(self, start: int, found: NDArray) -> None:
-        right, left, status = (array[: len(found)] for array in self._space)
-        self.screening.looks.slopes(start, (right, left, status))
-        own = self.judge(start, right, left, status, found)
-        if (found == VAGUE).any():
-            self._resolve(start, own, (right, left), found)
+    def __call__(self, start: int, marks: NDArray) -> None:
+        right, left, status = (array[: len(marks)] for array in self._space)
+        self.screening.differences.slopes(start, (right, left, status))
+        analytic = self.judge(start, right, left, status, marks)
+        if (marks == VAGUE).any():
+            self._resolve(start, analytic, (right, left), marks)
 
     def judge(
-        self, start: int, right: NDArray, left: NDArray, status: NDArray, found: NDArray
+        self, start: int, right: NDArray, left: NDArray, status: NDArray, marks: NDArray
     ) -> NDArray:
         """Judge by slopes, and return columns of the Jacobian."""
-        own, criteria = self.own(start, len(found)), self.screening.criteria(_from(start, found))
+        analytic, criteria = (
+            self.analytic(start, len(marks)),
+            self.screening.criteria(_from(start, marks)),
+        )
         SCREEN[right.dtype](
-            own, right, left, self._none, criteria, found, self.needs, self._stretches
+            analytic, right, left, self._none, criteria, marks, self.needs, self._stretches
         )
         self.taken += int(np.count_nonzero(status == FIXED))
-        found[status == EXCLUDED] = LEFT_OUT
-        return own
+        marks[status == EXCLUDED] = LEFT_OUT
+        return analytic
 
     def _resolve(
-        self, start: int, own: NDArray, slopes: tuple[NDArray, NDArray], found: NDArray
+        self, start: int, analytic: NDArray, slopes: tuple[NDArray, NDArray], marks: NDArray
     ) -> None:
         """Resolve what is VAGUE."""
-        looks, part = self.screening.looks, _from(start, found)
-        vague = np.flatnonzero(found == VAGUE)
+        differences, part = self.screening.differences, _from(start, marks)
+        vague = np.flatnonzero(marks == VAGUE)
         farther = []
-        for work in looks.farther:
-            right, left, _ = work.results(len(found))
-            *sides, status = work.results(len(vague))
-            work.at(start + vague, (*sides, status))
-            right[vague], left[vague] = sides
+        for work in differences.farther:
+            right, left, _ = work.results(len(marks))
+            *one_sided, status = work.results(len(vague))
+            work.at(start + vague, (*one_sided, status))
+            right[vague], left[vague] = one_sided
             self.taken += int(np.count_nonzero(status == FIXED))
             farther.append((right, left))
-        given = own, slopes, tuple(farther), looks.far[part], self._none
-        told = found, self.needs, self._stretches
-        RESOLVE[slopes[0].dtype](*given, self.screening.criteria(part), *told)
+        inputs = analytic, slopes, tuple(farther), differences.far[part], self._none
+        results = marks, self.needs, self._stretches
+        RESOLVE[slopes[0].dtype](*inputs, self.screening.criteria(part), *results)
 
 
-class _Glance(_Look):
+class _CompiledScreen(_ColumnScreen):
     """A look at columns of a compiled f, whose slopes are judged as they arise."""
 
     def __init__(self, screening: Screening, count: int) -> None:
         jvp = None if screening.jvp is None else screening.jvp.loop
         super().__init__(screening, count if screening.stores else 1)
-        looks, problem = screening.looks, screening.problem
+        differences, problem = screening.differences, screening.problem
         native = problem.native
         assert native is not None
         x = aligned(problem.x.shape, problem.x.dtype)
         like = np.empty(problem.native_shape, problem.dtype)
         values = aligned((4, 2, -(-problem.base.size // 8) * 8), problem.base.dtype)
-        asked: tuple[NDArray, ...] = ()
+        jvp_buffers: tuple[NDArray, ...] = ()
         other = None if jvp is None else jvp.native
         if jvp is not None and other is not None:
-            asked = np.zeros_like(jvp.x), np.empty(jvp.native_shape, jvp.dtype)
-        products, part, compared = screening.products, looks.part, None
+            jvp_buffers = np.zeros_like(jvp.x), np.empty(jvp.native_shape, jvp.dtype)
+        products, part, compared = screening.products, differences.part, None
         if products is not None:
-            own = slice(part.start, part.stop)
+            columns = slice(part.start, part.stop)
             images, of_columns = (
-                np.ascontiguousarray(array[:, own])
+                np.ascontiguousarray(array[:, columns])
                 for array in (products.images, products.of_columns)
             )
             self.sums = np.zeros((len(of_columns), screening.problem.base.size))
@@ -288,36 +299,40 @@ class _Glance(_Look):
         self._kernel = native.entry(GLANCE, *key)
         self._status = np.empty(count, np.int8)
         self._where = x, reals(problem.x)
-        self._asked = asked
-        right, left = (work.steps.rule for work in looks.slopes.sides)
+        self._jvp_buffers = jvp_buffers
+        right, left = (work.steps.rule for work in differences.slopes.sides)
         tables = np.empty((4, 2, 3, 1, count))
-        room = like, values, self.by_row, self._stretches
-        self._fixed = right, left, looks.far, tables, problem.base, *room
+        scratch = like, values, self.by_row, self._stretches
+        self._fixed = right, left, differences.far, tables, problem.base, *scratch
 
-    def __call__(self, start: int, found: NDArray) -> None:
-        screening, status, told = self.screening, self._status[: len(found)], np.zeros(2, np.int64)
-        own = self.own(start, len(found)) if screening.stores else self._own
-        asked = None if self._other is None else (self._other.form, *self._asked)
-        where = self._native.form, *self._where, asked, self._compared
-        rule = own, screening.criteria(_from(start, found))
+    def __call__(self, start: int, marks: NDArray) -> None:
+        screening, status, counters = (
+            self.screening,
+            self._status[: len(marks)],
+            np.zeros(2, np.int64),
+        )
+        analytic = self.analytic(start, len(marks)) if screening.stores else self._analytic
+        jvp = None if self._other is None else (self._other.form, *self._jvp_buffers)
+        where = self._native.form, *self._where, jvp, self._compared
+        rule = analytic, screening.criteria(_from(start, marks))
         try:
             needs = self.needs, self.least
-            lost = self._kernel(*where, start, *self._fixed, *rule, found, *needs, status, told)
+            lost = self._kernel(*where, start, *self._fixed, *rule, marks, *needs, status, counters)
         except Exception as error:
-            step = perturbation(screening.problem, *self._where, told[0])
-            blame(error, screening.problem, told[0], step)
+            step = perturbation(screening.problem, *self._where, counters[0])
+            blame(error, screening.problem, counters[0], step)
             raise
         if lost >= 0:
             raise lost_step(screening.problem, lost)
-        self.taken += int(told[1])
-        found[status == EXCLUDED] = LEFT_OUT
+        self.taken += int(counters[1])
+        marks[status == EXCLUDED] = LEFT_OUT
 
 
-def _from(start: int, found: NDArray) -> slice:
-    return slice(start, start + len(found))
+def _from(start: int, marks: NDArray) -> slice:
+    return slice(start, start + len(marks))
 
 
-def first_look(screening: Screening) -> NDArray:
+def screen_columns(screening: Screening) -> NDArray:
     """Return what is found of each column."""
     return _marks(screening, 0, screening.problem.coordinates)
 
@@ -342,18 +357,18 @@ def _marks(screening: Screening, start: int, count: int) -> NDArray:
 
 def _shared_out(screening: Screening, start: int, count: int) -> NDArray:
     """Have columns looked at by whoever was asked for."""
-    looks = screening.looks
-    seconds = 2 * count * looks.subject.seconds  # at most: a compiled loop takes less
+    differences = screening.differences
+    seconds = 2 * count * differences.subject.seconds  # at most: a compiled loop takes less
     concurrent = all(j.concurrent for j in screening.jacobians.values())
-    if looks.way.plain and concurrent and seconds > WORTH_SHARING:
+    if differences.policy.plain and concurrent and seconds > WORTH_SHARING:
         return run(screening, count, start=start)[0]
     (marks,) = screening.results(count)
-    if looks.way.plain:
+    if differences.policy.plain:
         screening(start, (marks,))
         return marks
 
     def store(first: int, slopes: tuple[NDArray, ...]) -> None:
-        screening.seen(first, slopes, marks[first : first + len(slopes[0])])
+        screening.judge_slopes(first, slopes, marks[first : first + len(slopes[0])])
 
-    looks.have_done(looks.slopes, "first-look", np.ones(count, bool), store)
+    differences.have_done(differences.slopes, "first-look", np.ones(count, bool), store)
     return marks

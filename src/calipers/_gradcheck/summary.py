@@ -17,7 +17,7 @@ from .columns import Jacobian
 from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, default_resolution
 from .flatten import Part, part_at
 from .mistakes import Causes
-from .numerical import Looks
+from .numerical import FiniteDifferences
 from .point import Subject
 from .report_data import Entry
 from .text import measured
@@ -27,7 +27,7 @@ _KEPT_NUMBERS = 1 << 22  # numbers in the numerical columns that are retained fo
 
 
 @dataclass
-class Entries:
+class FlaggedEntries:
     """Entries that are not right, in real numbers: column, row, form of the derivative, values."""
 
     count: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
@@ -97,7 +97,7 @@ _FEW = 8.0  # spacings of x, in which a ladder has no two steps
 
 
 @dataclass
-class Outcome:
+class CheckOutcome:
     """What a check of something finds, which it notes here; what it says of that, in the end."""
 
     subject: Subject
@@ -105,9 +105,9 @@ class Outcome:
     rule: Rule
     fast_mode: bool
     allow: Sequence[str] = ()
-    entries: Entries = field(default_factory=Entries)
+    entries: FlaggedEntries = field(default_factory=FlaggedEntries)
     jacobians: dict[str, Jacobian] = field(default_factory=dict)
-    whole: Sequence[Looks] = ()  # at all entries by an input
+    whole: Sequence[FiniteDifferences] = ()  # at all entries by an input
     findings: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)  # what matters less than a wrong entry
     undecided: str | None = None  # why there is no verdict, beside the entries
@@ -297,7 +297,7 @@ class Outcome:
         if entry.analytic == 0:
             silent = any(d.silent for d in self.derivatives if d.name == entry.form)
             text += f"; {entry.form} returned None" if silent else ""
-        elif self._stands_still():
+        elif self._is_constant_at_user_steps():
             text += (
                 "; f does not change within the steps that were passed: without step= and eps=, "
                 "calipers tests whether f rounds x to few bits"
@@ -306,11 +306,11 @@ class Outcome:
         cause = self._causes_of_blocks.get(block) or self._causes.line(entry)
         return text if cause is None else f"{text}; {cause}"
 
-    def _stands_still(self) -> bool:
+    def _is_constant_at_user_steps(self) -> bool:
         """Tell whether all that is wrong is claimed where f does not move by the caller's steps."""
         wrong = (e for e in self.failures if e.verdict == FAIL)
-        own_steps = bool(self.whole) and all(look.own_step for look in self.whole)
-        return own_steps and all(e.numerical == 0 for e in wrong)
+        user_steps = bool(self.whole) and all(differences.user_step for differences in self.whole)
+        return user_steps and all(e.numerical == 0 for e in wrong)
 
     def _by(self, entry: Entry) -> str:
         """Name the forms of the derivative that are wrong in an entry, if there are several."""
@@ -327,17 +327,17 @@ class Outcome:
 
     def _step_of(self, entry: Entry) -> float:
         """Return the length of the steps by which an entry was looked at."""
-        look = next(k for k in self.whole if k.part.position == entry.input)
-        return float(look.steps[entry.column - look.part.start])
+        differences = next(k for k in self.whole if k.part.position == entry.input)
+        return float(differences.steps[entry.column - differences.part.start])
 
     def _is_confined(self, entry: Entry) -> bool:
         """Tell whether bounds leave a number few others beside it."""
-        for look in self.whole:
-            steps, column = look.coarse, entry.column - look.part.start
-            if look.part.position == entry.input and steps.lows.size:
-                x = reals(look.problem.x)[column]
+        for differences in self.whole:
+            steps, column = differences.coarse, entry.column - differences.part.start
+            if differences.part.position == entry.input and steps.lows.size:
+                x = reals(differences.problem.x)[column]
                 room = max(steps.highs[column] - x, x - steps.lows[column])
-                return bool(room <= _FEW * max(np.spacing(abs(x)), look.eps * abs(x)))
+                return bool(room <= _FEW * max(np.spacing(abs(x)), differences.eps * abs(x)))
         return False
 
 

@@ -37,7 +37,7 @@ _ALL_OF_F = 0.125  # share of the natural size from which on an error is roundin
 
 
 @dataclass
-class Dispute:
+class UndecidedEntries:
     """
     Entries that are in doubt, in one form of the derivative: what is claimed, and what is known.
 
@@ -54,7 +54,7 @@ class Dispute:
     largest : ndarray
         The same of all rows and columns of one output and one input, beside which an entry may be
         nothing; 0 where forms of the derivative do not agree on it.
-    beside : ndarray
+    ceiling : ndarray
         The larger of the largest entries of row and column.
     right, left : ndarray
         Slopes to both sides of x, at the coarse step.
@@ -71,12 +71,12 @@ class Dispute:
     """
 
     rule: Rule
-    own: NDArray
+    analytic: NDArray
     value: NDArray
     error: NDArray
     floor: NDArray
     largest: NDArray
-    beside: NDArray
+    ceiling: NDArray
     right: NDArray
     left: NDArray
     noise: NDArray
@@ -86,7 +86,7 @@ class Dispute:
     rounding: Callable[[NDArray], NDArray]
 
     def __post_init__(self) -> None:
-        rule, analytic, noisy = self.rule, self.own, self.status == differences.NOISY
+        rule, analytic, noisy = self.rule, self.analytic, self.status == differences.NOISY
         slope = 0.5 * self.right + 0.5 * self.left
         self._bend = bend = rule.bend_of(analytic, slope, self.right - self.left, self.noise)
         self.verdicts = rule.judge(analytic, self.value, self.error, self.floor, noisy)
@@ -126,28 +126,28 @@ class Dispute:
     def _doubt(self, where: NDArray) -> None:
         """Blame nobody: the numerical value may be off by what it differs from the claim."""
         self._say(INCONCLUSIVE, where)
-        self.error[where] = np.fmax(self.error, np.abs(self.own - self.value))[where]
+        self.error[where] = np.fmax(self.error, np.abs(self.analytic - self.value))[where]
 
     def where_forms_agree(self, agree: NDArray) -> None:
         """Trust other forms of the derivative, unless what differences say contradicts that."""
         with np.errstate(invalid="ignore"):
-            near = np.abs(self.own - self.value) <= SURE * self.error
+            near = np.abs(self.analytic - self.value) <= SURE * self.error
         self._say(PASS, self._are(INCONCLUSIVE) & agree & near & np.isfinite(self.error))
 
     def where_rounded(self, rounding: NDArray) -> None:
         """Let pass what is off by no more than f is rounded by along its natural length."""
         with np.errstate(invalid="ignore"):
-            self._hide(np.abs(self.own - self.value) + self.error <= rounding)
+            self._hide(np.abs(self.analytic - self.value) + self.error <= rounding)
 
-    def where_slight(self, natural: NDArray) -> None:
+    def where_negligible(self, natural: NDArray) -> None:
         """Let pass what is nothing beside the natural size of a derivative, slopes, or others."""
         natural = np.fmax(natural, self.largest)
         for slope in np.abs(self.right), np.abs(self.left):  # where f and its derivative are 0
             natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
-        slight = self.rule.is_slight(self.own, self.value, self.error, natural)
+        negligible = self.rule.is_negligible(self.analytic, self.value, self.error, natural)
         # What a kink farther off leaves open is not rounding: shorter steps would tell.
         farther = (self.status == differences.NONSMOOTH) & (self._bend == 0)
-        self._hide(self._are(INCONCLUSIVE) & slight & ~farther)
+        self._hide(self._are(INCONCLUSIVE) & negligible & ~farther)
 
     def where_cancelled(self, natural: NDArray, eps: float) -> None:
         """
@@ -166,29 +166,37 @@ class Dispute:
         One that is less than rounding of others in its row or column is none, or than what is not
         known of others that are 0, by rounding.
         """
-        stays = self._are(FAIL) & self.rule.is_still(self.own, self.value, self.error)
-        unsure = np.abs(self.own) <= np.minimum(unsure, few_roundings(eps))
-        most = np.minimum(self.largest, self.beside)
-        self._hide(stays & (unsure | rounded_away(self.own, most, eps)))
+        stays = self._are(FAIL) & self.rule.is_locally_constant(
+            self.analytic, self.value, self.error
+        )
+        unsure = np.abs(self.analytic) <= np.minimum(unsure, few_roundings(eps))
+        most = np.minimum(self.largest, self.ceiling)
+        self._hide(stays & (unsure | rounded_away(self.analytic, most, eps)))
         constant = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
         if len(constant):
-            hidden = np.abs(self.own * longest)[constant] <= self.rounding(self.rows[constant])
+            hidden = np.abs(self.analytic * longest)[constant] <= self.rounding(self.rows[constant])
             self._doubt(constant[hidden])
 
-    def where_waves(self, below: SlopesBelow, many: Callable[[NDArray], SlopesBelow]) -> None:
+    def where_oscillating(self, below: SlopesBelow, many: Callable[[NDArray], SlopesBelow]) -> None:
         """
         Let pass what slopes by very short steps confirm, and blame nobody with whom they side.
 
         They see waves that all steps of a ladder are too long for. `below` are some, `many` gives
-        more, for some entries: see `Looks.below`.
+        more, for some entries: see `FiniteDifferences.below`.
         """
         unsettled = self._are(FAIL) | self._are(INCONCLUSIVE)
-        waves = np.flatnonzero(unsettled & contradicted(self.value, *below).any(axis=0))
-        if len(waves):
-            analytic, value, slopes = self.own[waves], self.value[waves], many(waves)
-            failed = self._are(FAIL)[waves]
-            self._doubt(waves[failed & sided(analytic, value, *slopes)])
-            self._say(PASS, waves[self.rule.confirmed(analytic, self.floor[waves], *slopes)])
+        oscillating = np.flatnonzero(unsettled & contradicted(self.value, *below).any(axis=0))
+        if len(oscillating):
+            analytic, value, slopes = (
+                self.analytic[oscillating],
+                self.value[oscillating],
+                many(oscillating),
+            )
+            failed = self._are(FAIL)[oscillating]
+            self._doubt(oscillating[failed & sided(analytic, value, *slopes)])
+            self._say(
+                PASS, oscillating[self.rule.confirmed(analytic, self.floor[oscillating], *slopes)]
+            )
 
     def at_kinks(
         self,
@@ -203,7 +211,7 @@ class Dispute:
         Say NONSMOOTH of entries that no slope across x decides.
 
         `probed` tells entries near which f was asked for `values`, a row per position; what they
-        are parts of is of `sizes` at x. `below` is what `where_waves` took.
+        are parts of is of `sizes` at x. `below` is what `where_oscillating` took.
         """
         noise = rounding_of(np.fmax(np.max(np.abs(values), axis=0), sizes), eps)
         kinked, pole = kinks(values, step, noise), poles(values, noise)
@@ -214,7 +222,7 @@ class Dispute:
         if len(right):  # or rounding, of terms that are larger than their sum
             most = np.maximum(noise[right], self.rounding(self.rows[probed[right]]))
             kinked[right] = kinks(values[:, right], step[right], most)
-        analytic, rule = self.own[probed], self.rule
+        analytic, rule = self.analytic[probed], self.rule
         with np.errstate(all="ignore"):
             slopes = np.diff(values, axis=0) / (step / 2)
             low, high = slopes.min(axis=0), slopes.max(axis=0)
