@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Growth", "growth"]
 
-_MAX_ROWS = 16
+_MAX_ROWS = 16  # rows of the table, for the largest sizes
 _HEADS = ("|f - g|", "f", "g", "sqrt n", "bound")
 _CURVES = {"apart": "|f - g|", "error_f": "error of f", "error_g": "error of g"}
 

@@ -18,7 +18,7 @@ from .trials import Trial, trial, unlimited_implementation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MAX_ROWS = 16
+_MAX_ROWS = 16  # rows of the table, around the first wrong layer
 _LEGEND = (
     "  layer error of this layer alone: both implementations get the results of fs",
     "  accumulated of all layers so far: each implementation gets the results of its layers",

@@ -40,8 +40,8 @@ from .._diagnose.inputs import (
 )
 from .._diagnose.verdict import ALONE, FAR, as_multiple
 
-_MAX_LINES = 20
-_WIDTH = 88
+_MAX_LINES = 20  # lines of text, after which trials are not listed
+_WIDTH = 88  # characters of a line of text
 _NAMED = 5  # trials with equal results, of which the line names each; of more, the ends
 
 

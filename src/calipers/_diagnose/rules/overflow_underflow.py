@@ -94,7 +94,7 @@ def overflow(q: Evidence) -> Verdict | None:
     return None
 
 
-_N_FAR_PERTURBATIONS = 4
+_N_FAR_PERTURBATIONS = 4  # perturbed inputs, of the coarsest format's precision
 _OUTSIDE = (
     ", or is rounded out of a function's domain, for example to the square root of a negative"
 )

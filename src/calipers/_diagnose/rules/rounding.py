@@ -33,7 +33,7 @@ from .no_reference import grows_in_float32, stays_in_steps
 from .nondeterminism import does_not_repeat
 
 _GROWTH_LIMIT = 2.0**5  # times that a difference grows by, if moves make it
-_N_FAR_PERTURBATIONS = 4
+_N_FAR_PERTURBATIONS = 4  # perturbed inputs, of the coarsest format's precision
 _DRAWN_ANEW = 0.5  # a cosine below which a difference is another one
 _CONSTANTS = 4.0  # units that a result may be off by because of rounded constants
 
