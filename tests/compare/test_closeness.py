@@ -617,6 +617,7 @@ class TestAllcloseAsync:
             assert blocker.result()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [33, 64])
 def test_arrays_have_up_to_64_axes(axes):
     a = np.zeros((2,) * 6 + (1,) * (axes - 6))

@@ -97,6 +97,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape_a", "shape_b"), SHAPES)
 def test_shapes_broadcast_where_numba_isclose_fails(shape_a, shape_b):
     a = np.arange(np.prod(shape_a, dtype=int), dtype=float).reshape(shape_a)
@@ -147,6 +148,7 @@ def test_rows_are_found_by_the_steps_of_each_array():
         assert ask(x, x)[0]
 
 
+@pytest.mark.slow
 def test_memory_of_others():
     """Arrays that may not be written, and such as begin at an odd address."""
     given = np.arange(6.0)
@@ -212,6 +214,7 @@ INTEGER, LONG = np.int32(3), np.arange(4)
 
 
 # All beside those of binary32, where numbers are weak; of the others, each rule that there is.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "other"),
     [(dtype, other) for dtype in ("f4", "c8") for other in (INTEGER, True, 3.0, 3 + 0j, LONG)]

@@ -90,6 +90,7 @@ def run_tests_of_libraries(folder, tests, *options):
     return json.loads(report.read_text()), done.stdout
 
 
+@pytest.mark.slow
 def test_numpy_suite(tmp_path):
     require_tests_of_libraries(SUITES)
     report, output = run_tests_of_libraries(
@@ -114,6 +115,7 @@ def test_numpy_suite(tmp_path):
         assert report["answered_by_kernels"][name] > 0.8 * report["calls"][name]
 
 
+@pytest.mark.slow
 def test_numpy_suite_by_our_assertions(tmp_path):
     """NumPy's tests with the assertions of calipers.testing: none accepts or refuses another."""
     require_tests_of_libraries(ASSERTION_SUITES)
@@ -167,6 +169,7 @@ def compare_on_scipy_tests(folder, tests, least):
         assert report["answered_by_kernels"][name] > count, report["answered_by_kernels"]
 
 
+@pytest.mark.slow
 def test_scipy_suites_by_our_assertions(tmp_path):
     least = {"assert_allclose": 3500, "assert_array_almost_equal": 700, "assert_equal": 400}
     compare_on_scipy_tests(tmp_path, SCIPY_SAMPLE, least)

@@ -7,6 +7,8 @@ import pytest
 
 from tests.data.peak_memory import PEAK
 
+pytestmark = pytest.mark.slow
+
 N = 24_000_000  # a byte per element is 24 MB
 SLACK = 10e6  # buffers, the pool's stacks, what the allocator keeps
 

@@ -805,6 +805,7 @@ def test(subtests):
         result.stderr.fnmatch_lines(["*needs matplotlib: pip install matplotlib"])
 
 
+@pytest.mark.slow
 def test_under_xdist(pytester):
     pytest.importorskip("xdist")
     pytest.importorskip("matplotlib")

@@ -113,6 +113,7 @@ def test_real(question):
     check(*question)
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(questions(COMPLEX))
 def test_complex(question):

@@ -54,6 +54,7 @@ def _cases():
             yield pytest.param(cls, params, id="-".join([cls.__name__, *map(str, params)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "params"), list(_cases()))
 def test_bodies_run(cls, params, monkeypatch):
     monkeypatch.setattr(common, "SIZE", SIZE)
@@ -75,6 +76,7 @@ def test_bodies_run(cls, params, monkeypatch):
         benchmark.teardown(*params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [n for n in dir(bench_startup.Startup) if n.startswith("timeraw_")]
 )
@@ -165,6 +167,7 @@ def test_every_target_is_of_a_measurement_in_the_results():
     assert set(named) <= set(measured)
 
 
+@pytest.mark.slow
 def test_groups_measure_everything(monkeypatch):
     monkeypatch.setattr(measurements, "LARGE", 1000)
     monkeypatch.setattr(measurements, "MEDIUM", 1000)
@@ -178,6 +181,7 @@ def test_groups_measure_everything(monkeypatch):
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.slow
 def test_files_and_stores_are_measured(capsys, monkeypatch):
     monkeypatch.setattr(beyond_memory, "_REPEATS", 1)
     beyond_memory.main(2**-6, 2**-6)

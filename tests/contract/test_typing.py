@@ -76,11 +76,13 @@ def test_mypy_sees_the_types(project):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_pyright_sees_the_types(project):
     done = check(project, "basedpyright", f"--pythonpath={python_of(project)}")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_no_public_type_is_unknown_to_pyright(project):
     done = check(
         project, "basedpyright", "--verifytypes", "calipers", "--ignoreexternal", "--outputjson"

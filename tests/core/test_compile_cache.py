@@ -125,6 +125,7 @@ tempfile.TemporaryFile = os.replace = os.makedirs = refuse
     assert cached(cache) == before
 
 
+@pytest.mark.slow
 def test_processes_fill_an_empty_cache_at_once(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", ASK]
@@ -325,6 +326,7 @@ for dtype in ("f4", "f8", "i8"):
     run_python(code + ASK)
 
 
+@pytest.mark.slow
 def test_a_plain_processor_is_enough(tmp_path):
     """LLVM aborts the process where a conversion needs an instruction that a target lacks."""
     code = """
@@ -352,6 +354,7 @@ print(gc.isenabled())
     assert run_python(code, CALIPERS_CACHE="0") == "True\nFalse\n"
 
 
+@pytest.mark.slow
 def test_functions_that_a_kernel_calls_are_made_machine_code_of_in_it_alone():
     code = """
 from numba.core.codegen import JITCodeLibrary

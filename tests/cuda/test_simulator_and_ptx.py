@@ -55,6 +55,7 @@ def test_the_simulator_gives_the_hosts_verdicts(name):
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.slow
 @needs_target
 def test_the_benchmark_of_a_device_runs_through():
     environment = {**os.environ, **SIMULATOR}
@@ -798,6 +799,7 @@ print("cached" if kernel._cache_hits else "compiled", hash(bytes(code)), len(bou
 """
 
 
+@pytest.mark.slow
 @needs_target
 def test_machine_code_is_kept_until_a_rule_changes(tmp_path):
     sources = tmp_path / "calipers"

@@ -277,6 +277,7 @@ def lonely():
         yield found
 
 
+@pytest.mark.slow
 def test_work_is_sent_again_where_all_who_had_it_are_lost(lonely, tmp_path):
     found = calipers.jacobian(kills, X, args=(str(tmp_path / "killed"), 9), workers=lonely)
     assert (tmp_path / "killed").exists()
@@ -807,6 +808,7 @@ def test_a_broken_pool_says_what_is_missing_and_keeps_the_rest(tmp_path):
     assert seen[0] == done[0][1] - done[0][0]
 
 
+@pytest.mark.slow
 def test_what_a_broken_pool_left_is_done_by_another(tmp_path):
     given = {"args": (str(tmp_path / "killed"), 20)}
     with (
@@ -875,6 +877,7 @@ def refuses_a_column(x, path):
     return noted(x, path, 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["executor", "pool", "unknown"])
 def test_what_f_raises_arrives_though_it_cannot_be_unpickled(kind):
     # Its own process: a pool that trips over the error waits forever.
@@ -1628,6 +1631,7 @@ def test_a_checkpoint_of_another_global_is_refused(f, tmp_path, monkeypatch):
         calipers.jacobian(f, x, checkpoint=folder)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_method_of_f_is_refused(tmp_path, monkeypatch):
     x = np.zeros(6)
     folder = tmp_path / "kept"

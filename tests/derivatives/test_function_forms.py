@@ -252,6 +252,7 @@ def test_compiled_functions_that_no_loop_can_call_are_called_from_python():
     assert_near(calipers.jacobian(tuples, X[:2]), np.diag([1.0, 2.5]))
 
 
+@pytest.mark.slow
 def test_results_of_one_compiled_function_may_be_of_any_kind():
     @numba.njit
     def into(x, out):
@@ -585,6 +586,7 @@ def test_batches_at_a_root():
         calipers.jacobian(lambda x: x - x.mean(0), x, batched=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["2-point", "3-point", "adaptive"])
 @pytest.mark.parametrize("turned", [False, True])
 def test_compiled_results_of_one_size_and_two_shapes_are_refused(method, turned):

@@ -101,6 +101,7 @@ def test_other_arguments_take_effect(f, method):
     assert_near(jac(1.0, X, K), K * slope, bar)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "f", [compiled_scaled, compiled_scaled.py_func], ids=["compiled", "python"]
 )

@@ -5,6 +5,8 @@ import pytest
 
 import calipers
 
+pytestmark = pytest.mark.slow
+
 # f, the derivative at 0, and the least length that ladders about 0 and about 1 are to find. Shorter
 # ones are rounded away, or bend within the tails' steps as a kink does.
 LENGTHS = {

@@ -330,6 +330,7 @@ def of_few_bits(fmt, seed):
 BY_RESULTS = [("float16", "results"), ("bfloat16", "results")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fast_mode", [False, True])
 @pytest.mark.parametrize(
     ("fmt", "name"), [*product(FEW, ["inputs", "a loss", "both"]), *BY_RESULTS]
@@ -408,6 +409,7 @@ def test_few_bits_inside_float32():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [100, 300])
 @pytest.mark.parametrize("fmt", FEW)
 def test_of_many_inputs_in_few_bits_right_derivatives_are_not_accused(fmt, size):
@@ -475,6 +477,7 @@ def a_loss(fmt, name, dtype, seed):
     return {"results": (rounded, gradient(weights)), "all": (all_rounded, gradient(low))}, x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("which", ["results", "all"])
 @pytest.mark.parametrize("name", LOSSES)
@@ -556,6 +559,7 @@ class TestGradcheck:
         assert report.verdict == "FAIL"
         assert {entry.column for entry in report.failures if entry.verdict == "FAIL"} == {2}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("fast_mode", [False, True])
     @pytest.mark.parametrize("kind", [np.float32, np.float64])
     @pytest.mark.parametrize("name", LOSSES)
@@ -568,6 +572,7 @@ class TestGradcheck:
             assert report.verdict != "FAIL", report
             assert calipers.gradcheck(f, x, **options, rtol=5e-3)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", LOSSES)
     def test_of_networks_of_float32_wrong_ones_fail(self, name):
         """A slope of a noisy f sided with 20 in 400 of those by 1 %, which were INCONCLUSIVE."""

@@ -6,6 +6,8 @@ import pytest
 import calipers
 from tests.data.derivative_functions import hashed
 
+pytestmark = pytest.mark.slow
+
 AT = [1e-20, 1e-12, 1e-8, 1e-5, 1e-3]
 NOISE = [1e-10, 1e-8, 1e-6, 1e-4]
 SEEDS = 20

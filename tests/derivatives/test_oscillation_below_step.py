@@ -7,6 +7,8 @@ from numba import njit
 import calipers
 from tests.data.derivative_functions import hashed
 
+pytestmark = pytest.mark.slow
+
 sparse = pytest.importorskip("scipy.sparse")
 
 X = 0.3 + 3 * np.random.default_rng(5).random(400)

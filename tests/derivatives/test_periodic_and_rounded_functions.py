@@ -8,6 +8,8 @@ import pytest
 
 import calipers
 
+pytestmark = pytest.mark.slow
+
 POINTS = 60
 
 

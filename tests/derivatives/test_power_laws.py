@@ -7,6 +7,8 @@ import pytest
 
 import calipers
 
+pytestmark = pytest.mark.slow
+
 INFINITE = np.inf
 
 

@@ -7,6 +7,8 @@ import pytest
 
 import calipers
 
+pytestmark = pytest.mark.slow
+
 INPUTS = 30
 UNITS = {
     "relu": (lambda z: np.maximum(z, 0), lambda z: z > 0),

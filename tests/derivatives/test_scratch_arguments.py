@@ -91,6 +91,7 @@ def room_of(kind):
     return np.zeros(SIZE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["3-point", "5-point", "adaptive"])
 @pytest.mark.parametrize("kind", ["contiguous", "strided", "large"])
 def test_threads_have_scratch_of_their_own(x, exact, kind, method):
@@ -100,6 +101,7 @@ def test_threads_have_scratch_of_their_own(x, exact, kind, method):
             assert np.allclose(found, exact, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_whatever_holds_the_scratch(x, exact):
     both = np.zeros(SIZE + 1)
     typed = numba.typed.List(np.zeros(SIZE))
@@ -116,6 +118,7 @@ def test_whatever_holds_the_scratch(x, exact):
             assert np.allclose(found, exact, rtol=0, atol=1e-8), f
 
 
+@pytest.mark.slow
 def test_a_planned_function_and_a_sparse_one(x, exact):
     pattern = scipy.sparse.csc_array(np.ones((SIZE, SIZE)))
     with calipers.num_threads(2):

@@ -6,6 +6,8 @@ import pytest
 
 import calipers
 
+pytestmark = pytest.mark.slow
+
 MISSED = pytest.mark.xfail(reason="one more is off, or vague, than may be")
 
 

@@ -131,6 +131,7 @@ def test_workers_see_what_is_set_for_the_caller(workers):
         calipers.jacobian(lambda x: x / (x * 0), SIX, workers=workers)
 
 
+@pytest.mark.slow
 def test_threads_enter_a_parallel_function_one_at_a_time():
     pytest.importorskip("scipy.sparse")
     # A process of its own: Numba's smallest layer of threads ends one that two threads enter.

@@ -65,6 +65,7 @@ def lorenz(steps, *, factored=True, rate=28.0):
     return solve
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "dtype"), [(500, np.float32), (2000, np.float64)])
 def test_chaos_is_no_fault_of_one_side_though_its_steps_are_not_told(steps, dtype):
     random = np.random.default_rng(0)

@@ -91,6 +91,7 @@ told(doubled, lambda x: x + x, np.ones(100_000), batch=())
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", THREADS)
 def test_threads_that_a_fork_would_lose_are_there(library):
     """The child of a fork would wait for them: it is a fresh process."""
@@ -116,6 +117,7 @@ told(total, locked)
     assert "or pass isolate=False" in line
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("fresh", ["", FRESH], ids=["fork", "fresh process"])
 def test_a_call_that_does_not_return_is_ended(fresh):

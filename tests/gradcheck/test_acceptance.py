@@ -1012,6 +1012,7 @@ def test_case_19_torch_passes_them(fast_mode):
 SIZE = 2000
 
 
+@pytest.mark.slow
 @modes
 @forms
 def test_case_20_the_identity_for_a_permutation(form, fast_mode):

@@ -67,6 +67,7 @@ def point(n=N, dtype=float):
     return np.random.default_rng(1).uniform(0.6, 2, n).astype(dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 @pytest.mark.parametrize("form", ["vjp", "jvp"])
 def test_a_compiled_derivative_is_checked_like_its_python_code(form, dtype):
@@ -492,6 +493,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "call"), [("jvp", "jvp"), ("jvp", "compiled"), ("jac", "jac")])
 def test_no_dense_jacobian_is_made_of_columns(form, call):
     """It would take 128 MB."""

@@ -97,6 +97,7 @@ SUMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUMMANDS)
 def test_the_zeros_of_a_diagonal_hessian_are_seen_by_f_alone(name):
     """Numerical gradients have noise that comes and goes, as a kink's or as none of f."""
@@ -121,6 +122,7 @@ def rosenbrock_hessian(x):
     return np.diag(bends) + beside + beside.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["hess", "hvp"])
 def test_the_hessian_of_a_valley_near_0_is_seen_by_f_alone(form):
     for seed in range(5):

@@ -212,6 +212,7 @@ def test_none_among_outputs_is_nothing(place):
     assert f"d out[{1 - place}][" in report.reason
 
 
+@pytest.mark.slow
 def test_a_value_that_is_not_believed_is_shown_with_as_large_an_error():
     """Attention computes in part in float32: of ladders some stand still, "0 ± 2.7e-08"."""
     random = np.random.default_rng(1)

@@ -12,6 +12,8 @@ import pytest
 import calipers
 from tests.data.gradcheck_functions import checked, sine_vjp
 
+pytestmark = pytest.mark.slow
+
 
 def softmax(x):
     e = np.exp(x - x.max())

@@ -109,6 +109,7 @@ def test_steps_that_bounds_shorten_to_one_tell_no_error():
     assert report.verdict == "INCONCLUSIVE"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["2-point", "3-point", "5-point"])
 def test_rounding_that_is_alike_by_chance_accuses_nobody(method):
     x = np.random.default_rng(0).uniform(0.2, 1.2, 3000)

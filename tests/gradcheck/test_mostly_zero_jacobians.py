@@ -80,6 +80,7 @@ def test_a_second_form_is_wrong_where_f_does_not_change(kind, form):
     assert (report.worst.form, report.worst.output_index) == (form, (190,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 5, 63, 64, 65, 130])
 @pytest.mark.parametrize("form", ["jac", "jvp", "vjp"])
 def test_bands_of_any_width_are_right(form, width):

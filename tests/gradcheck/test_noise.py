@@ -9,6 +9,8 @@ import calipers
 from tests.derivatives.test_lower_precision_inside import LOSSES
 from tests.derivatives.test_relu_networks import UNITS, network
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 12
 
 

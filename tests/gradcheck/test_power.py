@@ -74,6 +74,7 @@ def by_vjp(case, x, jac):
     return checked(case.f, x, vjp=lambda x, w: w @ jac)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SPARSE_CASES, ids=names(SPARSE_CASES))
 def test_of_sparse_jacobians_a_vjp_alone_tells_all(case):
     for x in case.points:
@@ -104,6 +105,7 @@ def in_float32(case, count):
             yield x, lambda x: np.float32(case.f(x)), right(case, x.astype(float))
 
 
+@pytest.mark.slow
 def test_float32_accuses_no_right_derivative_and_finds_errors_of_3_percent():
     checked, alarms, mutants, found = 0, 0, 0, 0
     random = np.random.default_rng(0)

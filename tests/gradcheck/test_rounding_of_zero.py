@@ -7,6 +7,8 @@ import calipers
 from tests.data.derivative_functions import hashed
 from tests.data.gradcheck_functions import checked
 
+pytestmark = pytest.mark.slow
+
 SCALES = [1e-6, 1e-3, 0.1, 1.0, 1e3]
 SEEDS = 12
 FEW = 4  # of them, for what is wrong everywhere

@@ -181,6 +181,7 @@ def test_a_diagonal_that_is_real_in_a_complex_matrix():
     assert checked(factor, x, check_forward_ad=True).verdict == "PASS"
 
 
+@pytest.mark.slow
 def test_a_jump_within_rounding_is_no_kink_where_the_derivative_is_right():
     # Of logits of 8, rounded to eps*8 within, the loss of a sure answer is 1e-4.
     for seed in range(40):

@@ -70,6 +70,7 @@ def unexplained(found):
     }
 
 
+@pytest.mark.slow
 def test_gradients_of_a_sample_of_ops(tmp_path):
     checks = verdicts(tmp_path, samples=1, every=12)
     assert len(checks) > 90

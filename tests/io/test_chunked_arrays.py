@@ -129,6 +129,7 @@ def pair(shape, dtype, seed=0):
     return x, y
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_blocks")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
@@ -433,6 +434,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 def test_maps_of_two_gibibytes_stay_within_48_mebibytes():
     run = subprocess.run(
         [sys.executable, "-c", PEAK + textwrap.dedent(SCRIPT)],
@@ -470,6 +472,7 @@ ZARR_SCRIPT = """
 """
 
 
+@pytest.mark.slow
 def test_stores_stay_within_the_limit():
     pytest.importorskip("zarr")
     pytest.importorskip("h5py")

@@ -456,6 +456,7 @@ print(hashlib.sha256(b"".join(np.asarray(x).tobytes() for x in found)).hexdigest
 """
 
 
+@pytest.mark.slow
 def test_a_plain_processor_gives_the_same(tmp_path):
     """LLVM aborts the process where a conversion needs an instruction that a target lacks."""
     plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
