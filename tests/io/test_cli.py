@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._cli import compile as _warmup
+from calipers._cli import installation as _warmup
 from calipers._cli import main
 from calipers._core import jit as _jit
 from calipers._files.pairs import is_ignored
