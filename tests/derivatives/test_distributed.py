@@ -764,7 +764,7 @@ def test_entries_that_a_check_shows_do_not_depend_on_who_is_first(monkeypatch):
     def backwards(task, spans):
         return [task(span) for span in reversed(spans)]
 
-    monkeypatch.setattr(entries, "_KEPT", 3)
+    monkeypatch.setattr(entries, "_MAX_ENTRIES", 3)
     options = {"jac": wrong_jacobian, "raise_exception": False}
     expected = calipers.gradcheck(waves, X, **options)
     assert len(expected.failures) == 3

@@ -24,7 +24,7 @@ from .flatten import WrongFormError, has_differences
 from .linearity import linearity
 from .numerical import ExecutionPolicy, FiniteDifferences, plan_differences
 from .options import Settings
-from .perturb import excused
+from .perturb import rounding_only_entries
 from .point import Subject, without_warnings_of_batches
 from .report import CalipersWarning, GradcheckReport, answer
 from .summary import CheckOutcome, FlaggedEntries
@@ -100,7 +100,9 @@ class Check:
                 sizes, eps = self._differences(steps, way, random, vouched)
                 about = self.derivatives, self.rule, sizes, eps, random
                 if outcome.entries.verdicts:
-                    outcome.entries.let_pass(excused(outcome.entries, subject, *about))
+                    outcome.entries.let_pass(
+                        rounding_only_entries(outcome.entries, subject, *about)
+                    )
             for d in self.derivatives:  # needs the sizes of entries, which are known by now
                 rows = outcome.jacobians[d.name].lines if outcome.jacobians else None
                 entry_sizes = None if sizes is None else sizes.of_results(d.form)

@@ -30,7 +30,7 @@ from .second_order import (
     SecondForms,
     cotangents,
     layout,
-    require_handed_on,
+    require_gradcheck_options,
     skewness,
     terms_of,
 )
@@ -150,13 +150,13 @@ def gradgradcheck(
     """
     call = Call.of(gradgradcheck, locals())
     require_functions(f, vjp=vjp, vjp_vjp=vjp_vjp, vjp_jvp=vjp_jvp, hess=hess, hvp=hvp)
-    require_handed_on(gradgradcheck, options)
+    require_gradcheck_options(gradgradcheck, options)
     require_flags(first_order=first_order, gen_non_contig_grad_outputs=gen_non_contig_grad_outputs)
     wanted = check_fwd_over_rev, check_rev_over_rev
     pairs = zip(("check_fwd_over_rev", "check_rev_over_rev"), wanted, strict=True)
     require_flags(**{name: flag for name, flag in pairs if flag is not None})
     settings = Settings(**options, raise_exception=raise_exception, seed=seed)
-    given = Given(
+    arguments = Given(
         f,
         inputs,
         {**dict.fromkeys(FORMS), "vjp": vjp},
@@ -166,20 +166,20 @@ def gradgradcheck(
         others_of(args),
         kwargs,
     )
-    library = function_library(given.several) if vjp is None else None
+    library = function_library(arguments.several) if vjp is None else None
     forms = SecondForms(vjp, vjp_vjp, vjp_jvp, hess, hvp, *wanted, library is not None)
     spread = gen_non_contig_grad_outputs
     forms.require(options, grad_outputs=grad_outputs, gen_non_contig_grad_outputs=spread)
-    if library is None and any(map(holds_arrays, given.several)):
+    if library is None and any(map(holds_arrays, arguments.several)):
         msg = (
             "gradgradcheck takes containers of arrays only for functions of torch and "
             "jax: with vjp=, hess= or hvp=, pass the arrays as separate inputs"
         )
         raise TypeError(msg)
-    active = range(len(given.several)) if argnums is None else np.atleast_1d(argnums)
-    sparse = [k for k, x in enumerate(given.several) if is_sparse(x) and k in active]
+    active = range(len(arguments.several)) if argnums is None else np.atleast_1d(argnums)
+    sparse = [k for k, x in enumerate(arguments.several) if is_sparse(x) and k in active]
     if sparse:
-        kind = type(given.several[sparse[0]]).__name__
+        kind = type(arguments.several[sparse[0]]).__name__
         msg = (
             f"gradgradcheck needs dense inputs, and input {sparse[0]} is a {kind}: omit it "
             "from argnums=, or pass its values, the array .data, as the input and build "
@@ -187,27 +187,27 @@ def gradgradcheck(
         )
         raise TypeError(msg)
     if forms.of_number:
-        return _of_number(given, forms, first_order, settings, call)
+        return _check_hessian(arguments, forms, first_order, settings, call)
     if first_order:
-        report = _of_first(given, settings, call)
+        report = _check_first(arguments, settings, call)
         if not report:
             return report
     if library is not None:
-        flat = given.of_leaves()
-        report = _of_library(library, flat, grad_outputs, spread, forms, settings, call)
+        flat = arguments.of_leaves()
+        report = _check_library_gradient(library, flat, grad_outputs, spread, forms, settings, call)
     else:
-        report = _of_own(given, grad_outputs, spread, forms, settings, call)
+        report = _check_user_gradient(arguments, grad_outputs, spread, forms, settings, call)
     return answer(_noted(report, first_order), raise_exception)
 
 
-def _of_first(given: Given, settings: Settings, call: Call) -> GradcheckReport:
+def _check_first(arguments: Given, settings: Settings, call: Call) -> GradcheckReport:
     """Check the first derivative, of which there is no forward mode."""
-    return check_given(given, replace(settings, check_batched_forward_grad=False), call)
+    return check_given(arguments, replace(settings, check_batched_forward_grad=False), call)
 
 
-def _of_library(
+def _check_library_gradient(
     library: FunctionLibrary,
-    given: Given,
+    arguments: Given,
     grad_outputs: Any,
     spread: bool,
     forms: SecondForms,
@@ -215,26 +215,30 @@ def _of_library(
     call: Call,
 ) -> GradcheckReport:
     """Check what a library has for the gradient of a function of its arrays."""
-    f, inputs = given.f, given.several
-    first = given.translated(False).subject()
+    f, inputs = arguments.f, arguments.several
+    first = arguments.translated(False).subject()
     w = cotangents(first, grad_outputs, settings.seed)
-    active, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
-    gradient, point = library.gradient(f, inputs, active, kept, w, spread)
-    contiguous = library.gradient(f, inputs, active, kept, w, False)[0] if spread else None
+    active, differentiable = (
+        tuple(p.position for p in parts) for parts in (first.active, first.kept)
+    )
+    gradient, point = library.gradient(f, inputs, active, differentiable, w, spread)
+    contiguous = (
+        library.gradient(f, inputs, active, differentiable, w, False)[0] if spread else None
+    )
     by = *active, *range(len(inputs), len(inputs) + len(w))
     second = replace(
-        _second(gradient, point, by, given.convention),
+        _second(gradient, point, by, arguments.convention),
         terms=terms_of(first, w),
-        labels=_labels(names_of(inputs, given.structure), active, len(w)),
+        labels=_labels(names_of(inputs, arguments.structure), active, len(w)),
     )
-    own = replace(
+    second_settings = replace(
         _with_cotangents(settings, len(active), len(w)),
         check_forward_ad=forms.pushes,
         check_backward_ad=forms.pulls,
     )
-    report = _of_gradient(second, first.columns, contiguous, own, call)
-    if given.structure is not None and given.structure.names:
-        held = given.structure.names
+    report = _check_gradient(second, first.columns, contiguous, second_settings, call)
+    if arguments.structure is not None and arguments.structure.names:
+        held = arguments.structure.names
         report = replace(
             report,
             input_names=(*held, *["a cotangent"] * len(w)),
@@ -243,8 +247,8 @@ def _of_library(
     return report
 
 
-def _of_own(
-    given: Given,
+def _check_user_gradient(
+    arguments: Given,
     grad_outputs: Any,
     spread: bool,
     forms: SecondForms,
@@ -253,8 +257,8 @@ def _of_own(
 ) -> GradcheckReport:
     """Check the caller's derivatives of the caller's gradient."""
     assert forms.vjp is not None
-    subject = given.subject()
-    inputs = (*given.several, *given.args)
+    subject = arguments.subject()
+    inputs = (*arguments.several, *arguments.args)
     w = cotangents(subject, grad_outputs, settings.seed)
     gradient = Gradient(subject, forms.vjp, forms.vjp_vjp, forms.vjp_jvp, spread)
     contiguous = replace(gradient, spread=False) if spread else None
@@ -262,14 +266,14 @@ def _of_own(
     pull = gradient.pull if forms.pulls else None
     push = gradient.push if forms.pushes else None
     second = replace(
-        _second(gradient, (*inputs, *w), by, given.convention, vjp=pull, jvp=push),
-        kwargs=given.kwargs,
+        _second(gradient, (*inputs, *w), by, arguments.convention, vjp=pull, jvp=push),
+        kwargs=arguments.kwargs,
         names=forms.names,
         terms=terms_of(subject, w),
         labels=_labels(subject.names, [p.position for p in subject.active], len(w)),
     )
-    own = _with_cotangents(settings, len(subject.active), len(w))
-    return _of_gradient(second, subject.columns, contiguous, own, call)
+    second_settings = _with_cotangents(settings, len(subject.active), len(w))
+    return _check_gradient(second, subject.columns, contiguous, second_settings, call)
 
 
 def _second(
@@ -295,12 +299,14 @@ def _with_cotangents(settings: Settings, inputs: int, cotangents: int) -> Settin
     """Return settings whose steps and bounds are for the inputs, and none of them for w."""
     names = [n for n in ("step", "scale", "bounds") if getattr(settings, n) is not None]
     each = {name: for_each(name, getattr(settings, name), inputs) for name in names}
-    with_none: dict[str, Any] = {name: (*own, *[None] * cotangents) for name, own in each.items()}
+    with_none: dict[str, Any] = {
+        name: (*values, *[None] * cotangents) for name, values in each.items()
+    }
     return replace(settings, **with_none)
 
 
-def _of_gradient(
-    given: Given,
+def _check_gradient(
+    arguments: Given,
     size: int,
     contiguous: Callable[..., Any] | None,
     settings: Settings,
@@ -312,21 +318,21 @@ def _of_gradient(
     If its cotangents are not contiguous, `contiguous` is the same with those that are. The report
     is returned, whatever the verdict.
     """
-    report = check_given(given, replace(settings, raise_exception=False), call, order=2)
+    report = check_given(arguments, replace(settings, raise_exception=False), call, order=2)
     if report.shape[0] and not report.findings:
-        spread, given = given, given.adapted()
-        subject = given.subject()
+        spread, arguments = arguments, arguments.adapted()
+        subject = arguments.subject()
         subject.confine(settings.steps(len(subject.active)))
         if contiguous is not None:
             other = replace(spread, f=contiguous).adapted().subject()
-            report = _found(report, layout(subject, other))
-        known = {name: given.names.get(name, name) in report.forms for name in FORMS}
+            report = _with_finding(report, layout(subject, other))
+        checked_forms = {name: arguments.names.get(name, name) in report.forms for name in FORMS}
         # Without conjugates, the matrix of real numbers is another one.
         of_reals = all(p.example.dtype.kind == "f" for p in subject.active)
-        if given.convention == CONVENTIONS[0] or of_reals:
-            derivatives = given.checked(subject, known, None, False)
+        if arguments.convention == CONVENTIONS[0] or of_reals:
+            derivatives = arguments.checked(subject, checked_forms, None, False)
             share, noise = report.resolution * _SKEW, float(settings.nondet_tol)
-            report = _found(report, skewness(derivatives, size, share, noise, report.seed))
+            report = _with_finding(report, skewness(derivatives, size, share, noise, report.seed))
     return replace(report, reason=f"second order: {report.reason}")
 
 
@@ -338,18 +344,20 @@ def _noted(report: GradcheckReport, first_order: bool) -> GradcheckReport:
     return replace(report, reason=f"{report.reason}; {note}")
 
 
-def _found(report: GradcheckReport, told: str | None) -> GradcheckReport:
+def _with_finding(report: GradcheckReport, message: str | None) -> GradcheckReport:
     """Return a report of what was found beside the entries, if anything was."""
-    if told is None:
+    if message is None:
         return report
-    return replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings), next="")
+    return replace(
+        report, verdict=FAIL, reason=message, findings=(message, *report.findings), next=""
+    )
 
 
-def _of_number(
-    given: Given, forms: SecondForms, first_order: bool, settings: Settings, call: Call
+def _check_hessian(
+    arguments: Given, forms: SecondForms, first_order: bool, settings: Settings, call: Call
 ) -> GradcheckReport:
     """Check the Hessian of a real number, or products with it, by one input."""
-    subject, inputs = given.subject(), (*given.several, *given.args)
+    subject, inputs = arguments.subject(), (*arguments.several, *arguments.args)
     if subject.rows != 1 or len(subject.active) != 1:
         numbers, count = subject.rows, len(subject.active)
         msg = (
@@ -367,29 +375,29 @@ def _of_number(
         raise ValueError(msg)
     vjp = forms.vjp
     if vjp is not None and first_order:
-        first = replace(given, inputs=inputs, args=(), argnums=part.position)
-        report = _of_first(first, settings, call)
+        first = replace(arguments, inputs=inputs, args=(), argnums=part.position)
+        report = _check_first(first, settings, call)
         if not report:
             return report
 
-    def slope(*given: Any, **kwargs: Any) -> Any:
+    def slope(*args: Any, **kwargs: Any) -> Any:
         assert vjp is not None
         w = np.ones_like(subject.kept[0].example)[()]
-        found = vjp(*given, (w,) if subject.several else w, **kwargs)
-        if not isinstance(found, (tuple, list)):
-            return found
-        return found[0] if len(found) == 1 else found[part.position]
+        gradients = vjp(*args, (w,) if subject.several else w, **kwargs)
+        if not isinstance(gradients, (tuple, list)):
+            return gradients
+        return gradients[0] if len(gradients) == 1 else gradients[part.position]
 
     gradient: Callable[..., Any] = slope
     if vjp is None:  # of f alone: a wrong first derivative cannot hide in it
         where = steps_for(1, scale=settings.scale, bounds=settings.bounds)[0]
-        gradient = NumericalGradient(given.f, part.position, Options(method=ADAPTIVE, **where))
-    by, convention = (part.position,), given.convention
+        gradient = NumericalGradient(arguments.f, part.position, Options(method=ADAPTIVE, **where))
+    by, convention = (part.position,), arguments.convention
     second = replace(
         _second(gradient, inputs, by, convention, jac=forms.hess, jvp=forms.hvp),
-        kwargs=given.kwargs,
+        kwargs=arguments.kwargs,
         names=forms.names,
         labels=_labels(subject.names, by, 0),
     )
-    report = _of_gradient(second, part.stop, None, settings, call)
+    report = _check_gradient(second, part.stop, None, settings, call)
     return answer(_noted(report, first_order or vjp is None), settings.raise_exception)

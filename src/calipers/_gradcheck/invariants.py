@@ -13,7 +13,7 @@ from .calls import InPlace, private
 from .entry_rules import alike, least_normal
 from .flatten import WrongFormError, as_outputs, largest_by_part, norm, real_vector
 from .jacobian_storage import entries_of_both
-from .perturb import moved
+from .perturb import perturbation_error
 from .point import Subject
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
@@ -222,8 +222,10 @@ def adjoint(
     allowed = allowed + cancelled(pushes, w, v)
     if abs(left - right) <= allowed or (np.isnan(left) and np.isnan(right)):
         return True, None
-    allowed += moved(pushes, lambda d, turn: turn(w) @ d.times(turn(v)), random)
-    allowed += moved(pulls, lambda d, turn: d.transposed_times(turn(w)) @ turn(v), random)
+    allowed += perturbation_error(pushes, lambda d, turn: turn(w) @ d.times(turn(v)), random)
+    allowed += perturbation_error(
+        pulls, lambda d, turn: d.transposed_times(turn(w)) @ turn(v), random
+    )
     if abs(left - right) <= allowed:
         return False, None
     return False, (

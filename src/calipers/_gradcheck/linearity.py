@@ -22,7 +22,7 @@ from .invariants import (
     scales,
 )
 from .jacobian_storage import Rows
-from .perturb import Move, moved
+from .perturb import Move, perturbation_error
 
 _LARGE, _SMALL = -16.0, 2.0**-16  # times a direction: clipping and thresholds show there
 _FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # which all formats hold
@@ -54,7 +54,8 @@ def linearity(
     zero = d.applied(np.zeros_like(v))
     what = "cotangent" if d.form == "vjp" else "tangent"
     if np.any(np.abs(zero) > tolerance) and np.any(
-        np.abs(zero) > tolerance + moved(d, lambda g, _: g.applied(np.zeros_like(v)), random)
+        np.abs(zero)
+        > tolerance + perturbation_error(d, lambda g, _: g.applied(np.zeros_like(v)), random)
     ):
         cause = "grad_output" if d.form == "vjp" else "the tangent"
         yield (
@@ -87,7 +88,7 @@ def linearity(
         difference[np.isnan(value) & np.isfinite(expected)] = np.inf
         within = allowed + noise
         return bool(np.any(difference > within)) and bool(
-            np.any(difference > within + moved(d, residual, random))
+            np.any(difference > within + perturbation_error(d, residual, random))
         )
 
     with np.errstate(invalid="ignore", over="ignore"):
@@ -122,7 +123,7 @@ _OF_SMALL = "v/65536"
 
 
 def _in_both_ways(
-    d: GivenDerivative, v: NDArray, w: NDArray, of_v: NDArray, of_w: NDArray, lines: Rows | None
+    d: GivenDerivative, v: NDArray, w: NDArray, of_v: NDArray, of_w: NDArray, unit_rows: Rows | None
 ) -> dict[str, tuple[NDArray, NDArray]]:
     """Return what d gives for directions, and what it has to if it is linear."""
     both = {
@@ -130,8 +131,8 @@ def _in_both_ways(
         "-16v": (d.applied(_LARGE * v), _LARGE * of_v),
         _OF_SMALL: (d.applied(_SMALL * v) / _SMALL, of_v),
     }
-    if lines is not None:
-        both["v"] = of_v, lines.combined(v)
+    if unit_rows is not None:
+        both["v"] = of_v, unit_rows.combined(v)
     return both
 
 
@@ -175,10 +176,10 @@ def _rounding_of_direction(
         results = {0.0: of_w}
         for output in d.given:
             block = slice(output.start, output.stop)
-            moved_by = partial(_moved, d, shift=shift, block=block, noise=noise)
-            name = rounding_format(partial(moved_by, w, results), formats)
+            perturb = partial(_perturbed, d, shift=shift, block=block, noise=noise)
+            name = rounding_format(partial(perturb, w, results), formats)
             if name and all(
-                rounding_format(partial(moved_by, u, {0.0: d.applied(u)}), (name,))
+                rounding_format(partial(perturb, u, {0.0: d.applied(u)}), (name,))
                 for u in _numbers_of(name, units, random)
             ):
                 yield (
@@ -195,7 +196,7 @@ def _numbers_of(name: str, units: NDArray, random: np.random.Generator) -> Itera
         yield units * (1 + spacing * random.integers(0, round(1 / spacing), len(units)))
 
 
-def _moved(
+def _perturbed(
     d: GivenDerivative,
     w: NDArray,
     results: dict[float, NDArray],

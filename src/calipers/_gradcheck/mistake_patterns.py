@@ -9,80 +9,82 @@ from .flatten import Part
 
 # Blocks have a row for each number of the input, a column of the Jacobian: the names of lines are
 # those that the Jacobian has.
-LINES = ("column", "row")
+AXIS_NAMES = ("column", "row")
 
 CLOSE = 1e-3  # relative difference up to which columns or rows are taken for equal
 ROUGHLY = 0.1  # relative difference up to which an error is explained by a claim
 _LEAST = 3  # numbers that are multiples of what they should be by no chance
 
 
-def alike(own: NDArray, other: NDArray) -> bool:
+def alike(analytic: NDArray, other: NDArray) -> bool:
     size = np.abs(other).max(initial=0.0)
-    return bool(np.all(np.abs(own - other) <= CLOSE * size))
+    return bool(np.all(np.abs(analytic - other) <= CLOSE * size))
 
 
-def explains(claim: NDArray, own: NDArray, right: NDArray, at: tuple[int, ...]) -> bool:
+def explains(claim: NDArray, analytic: NDArray, expected: NDArray, at: tuple[int, ...]) -> bool:
     """Whether an error at a place, which may be small beside others, is that of a claim, too."""
-    return bool(abs(own[at] - claim[at]) <= ROUGHLY * abs(own[at] - right[at]))
+    return bool(abs(analytic[at] - claim[at]) <= ROUGHLY * abs(analytic[at] - expected[at]))
 
 
-def lines_of(
-    own: NDArray, right: NDArray, out: Part, part: Part, at: tuple[int, int]
+def row_or_column_mistake(
+    analytic: NDArray, expected: NDArray, out: Part, part: Part, at: tuple[int, int]
 ) -> str | None:
     """Say what lines of a block that is wrong at a place are like, if all of its numbers are."""
-    if alike(own, right) or not (np.isfinite(own).all() and np.isfinite(right).all()):
+    if alike(analytic, expected) or not (
+        np.isfinite(analytic).all() and np.isfinite(expected).all()
+    ):
         return None
     with np.errstate(all="ignore"):  # beyond the range of numbers there is nothing to be told
         return (
-            reordered(own, right, out, part, at)
-            or mixed(own, right, out, part)
-            or multiples(own, right, out, part, at)
+            reordered(analytic, expected, out, part, at)
+            or mixed(analytic, expected, out, part)
+            or multiples(analytic, expected, out, part, at)
         )
 
 
 def reordered(
-    own: NDArray, right: NDArray, out: Part, part: Part, at: tuple[int, int]
+    analytic: NDArray, expected: NDArray, out: Part, part: Part, at: tuple[int, int]
 ) -> str | None:
     """Say that all rows or columns are there, in another order."""
-    for axis, (name, side) in enumerate(zip(LINES, (part, out), strict=True)):
-        a, b = (own, right) if axis == 0 else (own.T, right.T)
+    for axis, (name, segment) in enumerate(zip(AXIS_NAMES, (part, out), strict=True)):
+        a, b = (analytic, expected) if axis == 0 else (analytic.T, expected.T)
         weights = np.random.default_rng(0).standard_normal(a.shape[1])
         order, source = np.argsort(a @ weights), np.argsort(b @ weights)
-        found = np.empty_like(a)
-        found[order] = b[source]
-        if not alike(a, found) or not explains(found, a, b, at if axis == 0 else at[::-1]):
+        permuted = np.empty_like(a)
+        permuted[order] = b[source]
+        if not alike(a, permuted) or not explains(permuted, a, b, at if axis == 0 else at[::-1]):
             continue
-        moved = np.abs(a - b).max(axis=1) > CLOSE * np.abs(b).max()
-        several = b[source[moved[source]]]  # of lines that are alike the order says nothing
-        apart = np.abs(np.diff(several, axis=0)).max(axis=1)
-        if len(several) < 2 or apart.min() <= CLOSE * np.abs(b).max():
+        displaced = np.abs(a - b).max(axis=1) > CLOSE * np.abs(b).max()
+        several = b[source[displaced[source]]]  # of lines that are alike the order says nothing
+        gaps = np.abs(np.diff(several, axis=0)).max(axis=1)
+        if len(several) < 2 or gaps.min() <= CLOSE * np.abs(b).max():
             continue
-        how = _order(a, b, side)
+        how = _order(a, b, segment)
         if how or b.shape[1] > 1:  # single numbers may be others that happen to be as large
-            each = f"one for each element of {side.label}"
+            each = f"one for each element of {segment.label}"
             return f"it has the right {name}s, {each}, in a different order{how}"
     return None
 
 
-def _order(own: NDArray, right: NDArray, side: Part) -> str:
+def _order(analytic: NDArray, expected: NDArray, segment: Part) -> str:
     """Say that lines are in reverse order, or shifted by one."""
-    shape = side.example.shape
-    if side.example.dtype.kind == "c":
+    shape = segment.example.shape
+    if segment.example.dtype.kind == "c":
         return ""
-    places = np.arange(len(right)).reshape(shape)
+    indices = np.arange(len(expected)).reshape(shape)
     for axis in range(len(shape)):
         along = f" along axis {axis}" if len(shape) > 1 else ""
-        if alike(own, right[np.flip(places, axis).ravel()]):
+        if alike(analytic, expected[np.flip(indices, axis).ravel()]):
             return f": reversed{along}"
         for by in (1, -1):
-            if alike(own, right[np.roll(places, by, axis).ravel()]):
+            if alike(analytic, expected[np.roll(indices, by, axis).ravel()]):
                 return f": shifted by one{along}"
     return ""
 
 
-def mixed(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
+def mixed(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | None:
     """Say along which axes elements depend on one another that should not."""
-    more, less = _axes(own, right, out, part)
+    more, less = _axes(analytic, expected, out, part)
     if not more:
         return None
     if less:
@@ -90,7 +92,9 @@ def mixed(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
     return f"it mixes elements along {_named(more)}, which f does not"
 
 
-def _axes(own: NDArray, right: NDArray, out: Part, part: Part) -> tuple[list[int], list[int]]:
+def _axes(
+    analytic: NDArray, expected: NDArray, out: Part, part: Part
+) -> tuple[list[int], list[int]]:
     """Return the axes along which what is claimed mixes elements, and those of the right one."""
     a, b = part.example, out.example
     more: list[int] = []
@@ -101,12 +105,15 @@ def _axes(own: NDArray, right: NDArray, out: Part, part: Part) -> tuple[list[int
         if n != m or n == 1:
             continue
         rows, columns = (np.indices(p.shape)[axis].ravel() for p in (a, b))
-        beside = rows[:, None] != columns
+        off_axis = rows[:, None] != columns
         # What does not depend on an element stays as it is, to the last digit.
-        claimed, known = own.astype(bool) & beside, right.astype(bool) & beside
-        if not known.any() and 2 * np.count_nonzero(claimed.any(axis=0)) >= b.size:
+        mixed_analytic, mixed_expected = (
+            analytic.astype(bool) & off_axis,
+            expected.astype(bool) & off_axis,
+        )
+        if not mixed_expected.any() and 2 * np.count_nonzero(mixed_analytic.any(axis=0)) >= b.size:
             more.append(axis)
-        if known.any() and not claimed.any():
+        if mixed_expected.any() and not mixed_analytic.any():
             less.append(axis)
     return more, less
 
@@ -116,11 +123,11 @@ def _named(axes: list[int]) -> str:
 
 
 def multiples(
-    own: NDArray, right: NDArray, out: Part, part: Part, at: tuple[int, int]
+    analytic: NDArray, expected: NDArray, out: Part, part: Part, at: tuple[int, int]
 ) -> str | None:
     """Say that each row or column is a multiple of what it should be, by a factor of its own."""
-    for axis, side in enumerate((part, out)):
-        a, b = (own, right) if axis == 0 else (own.T, right.T)
+    for axis, segment in enumerate((part, out)):
+        a, b = (analytic, expected) if axis == 0 else (analytic.T, expected.T)
         there = np.asarray(b.any(axis=1))
         if a[~there].any():
             continue
@@ -132,21 +139,21 @@ def multiples(
             continue
         if not explains(claim, a, b, _among(there, at[:: 1 - 2 * axis])):
             continue
-        what = _values_in(factors, np.ravel(side.example), there)
+        what = _values_in(factors, np.ravel(segment.example), there)
         one = (
             f"d {out.label} / d {part.label}[k]"
             if axis == 0
             else f"d {out.label}[k] / d {part.label}"
         )
         if what:
-            return f"{one} is the right one {what.format(f'{side.label}[k]')}, for each index k"
+            return f"{one} is the right one {what.format(f'{segment.label}[k]')}, for each index k"
         wrong = np.abs(factors - 1) > CLOSE
         counts = np.count_nonzero(np.abs(b) > CLOSE * np.abs(b).max(axis=1, keepdims=True), axis=1)
         if np.sum(counts[wrong] - 1) < _LEAST or np.count_nonzero(counts[wrong] > 1) < 2:
             continue
         low, high = factors.min(), factors.max()
         return (
-            f"a factor that depends on the element of {side.label} is missing or wrong (between "
+            f"a factor that depends on the element of {segment.label} is missing or wrong (between "
             f"{low:.3g} and {high:.3g})"
         )
     return None
@@ -183,10 +190,13 @@ def assigned(there: NDArray, every: NDArray) -> bool:
     """Whether of what each input gives to several outputs only the last is there."""
     count, last = every.shape[1], every[:, ::-1].argmax(axis=1)
     several = np.count_nonzero(every, axis=1) > 1
-    kept = np.zeros_like(every)
-    kept[np.arange(len(every)), count - 1 - last] = every.any(axis=1)
+    last_only = np.zeros_like(every)
+    last_only[np.arange(len(every)), count - 1 - last] = every.any(axis=1)
     distinct = len(set((count - 1 - last)[several])) > 1
-    diagonal = every.shape[0] == count and not kept[~np.eye(count, dtype=bool)].any()
+    diagonal = every.shape[0] == count and not last_only[~np.eye(count, dtype=bool)].any()
     return bool(
-        np.count_nonzero(several) > 1 and distinct and not diagonal and np.array_equal(kept, there)
+        np.count_nonzero(several) > 1
+        and distinct
+        and not diagonal
+        and np.array_equal(last_only, there)
     )

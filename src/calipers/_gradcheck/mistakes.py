@@ -10,7 +10,7 @@ from .._core.protocols import NDArray
 from .columns import Jacobian, taken
 from .entry_rules import FAIL, default_resolution
 from .flatten import Part, part_at
-from .mistake_patterns import CLOSE, alike, assigned, explains, lines_of
+from .mistake_patterns import CLOSE, alike, assigned, explains, row_or_column_mistake
 from .point import Subject
 from .report_data import Entry
 
@@ -21,7 +21,7 @@ _FEW = 32  # inputs, each of which is compared with all
 
 
 @dataclass(frozen=True)
-class Causes:
+class BlockDiagnosis:
     """Analytic columns, and those of differences, as far as they were in doubt."""
 
     subject: Subject
@@ -32,19 +32,19 @@ class Causes:
 
     def line(self, entry: Entry) -> str | None:
         """Say how the whole column of an entry, or else its row, is wrong."""
-        right = self.numerical.get(entry.column)
-        if right is None:
+        expected = self.numerical.get(entry.column)
+        if expected is None:
             return None
         out = part_at(self.subject.kept, entry.output)
         part, rows = part_at(self.subject.active, entry.input), _range(out)
-        (own,) = taken(self.jacobians[entry.form], np.array([entry.column]))
-        text = _factor(own[rows], right[rows], self._least)
+        (analytic,) = taken(self.jacobians[entry.form], np.array([entry.column]))
+        text = _factor(analytic[rows], expected[rows], self._least)
         if text is not None:
             return f"all of d {out.label} / d {part.element(entry.column)} is {text}"
         if self._is_large(part):
             return None
-        every, known = self._sides(entry.form, part)
-        text = _factor(every[:, entry.row], known[:, entry.row], self._least)
+        every, every_expected = self._analytic_and_expected(entry.form, part)
+        text = _factor(every[:, entry.row], every_expected[:, entry.row], self._least)
         return (
             None
             if text is None
@@ -65,17 +65,17 @@ class Causes:
         out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
         if self._is_large(part) or worst.column not in self.numerical:
             return None
-        sides = self._sides(name, part)
-        own, right = (side[:, _range(out)] for side in sides)
+        blocks = self._analytic_and_expected(name, part)
+        analytic, expected = (block[:, _range(out)] for block in blocks)
         at = worst.column - part.start, worst.row - out.start
-        if self.of_backward and not own.any():
+        if self.of_backward and not analytic.any():
             return "the whole block is zero: the backward may be detached or once_differentiable"
         return (
-            _whole(own, right, out, part, self.forms[name], at, self._least)
-            or self._swapped(sides, out, part, name)
-            or (_reduction(own, right, out, part) if own[at] == 0 else None)
-            or lines_of(own, right, out, part, at)
-            or _missing(own, right)
+            _whole(analytic, expected, out, part, self.forms[name], at, self._least)
+            or self._swapped(blocks, out, part, name)
+            or (_reduction(analytic, expected, out, part) if analytic[at] == 0 else None)
+            or row_or_column_mistake(analytic, expected, out, part, at)
+            or _missing(analytic, expected)
         )
 
     @property
@@ -86,40 +86,42 @@ class Causes:
     def _is_large(self, part: Part) -> bool:
         return (part.stop - part.start) * self.subject.rows > _MOST
 
-    def _sides(self, name: str, part: Part) -> tuple[NDArray, NDArray]:
+    def _analytic_and_expected(self, name: str, part: Part) -> tuple[NDArray, NDArray]:
         """Return what is claimed and what is right, a row for each number of an input."""
-        own = taken(self.jacobians[name], np.arange(part.start, part.stop))
-        right = own.copy()  # a column that was never in doubt is right
+        analytic = taken(self.jacobians[name], np.arange(part.start, part.stop))
+        expected = analytic.copy()  # a column that was never in doubt is right
         for column, value in self.numerical.items():
             if part.start <= column < part.stop:
-                right[column - part.start] = value
-        return own, right
+                expected[column - part.start] = value
+        return analytic, expected
 
     def _swapped(
-        self, sides: tuple[NDArray, NDArray], out: Part, part: Part, name: str
+        self, blocks: tuple[NDArray, NDArray], out: Part, part: Part, name: str
     ) -> str | None:
         """Say that a block is that of another output or input."""
-        own, right = (side[:, _range(out)] for side in sides)
-        if alike(own, right):
+        analytic, expected = (block[:, _range(out)] for block in blocks)
+        if alike(analytic, expected):
             return None
         for other in self.subject.kept:
-            claimed, known = (side[:, _range(other)] for side in sides)
-            if own.shape == known.shape and alike(own, known):
-                return f"it is d {other.label} / d {part.label}{_mutual(claimed, right)}"
+            other_analytic, other_expected = (block[:, _range(other)] for block in blocks)
+            if analytic.shape == other_expected.shape and alike(analytic, other_expected):
+                return f"it is d {other.label} / d {part.label}{_mutual(other_analytic, expected)}"
         whole = self.subject.columns * self.subject.rows
         if whole > _MOST or len(self.subject.active) > _FEW:
             return None
         for other in self.subject.active:
             if other.example.shape != part.example.shape:
                 continue
-            claimed, known = (side[:, _range(out)] for side in self._sides(name, other))
-            if own.shape == known.shape and alike(own, known):
-                return f"it is d {out.label} / d {other.label}{_mutual(claimed, right)}"
+            other_analytic, other_expected = (
+                block[:, _range(out)] for block in self._analytic_and_expected(name, other)
+            )
+            if analytic.shape == other_expected.shape and alike(analytic, other_expected):
+                return f"it is d {out.label} / d {other.label}{_mutual(other_analytic, expected)}"
         return None
 
 
-def _mutual(claimed: NDArray, right: NDArray) -> str:
-    return ": the two are swapped" if alike(claimed, right) else ""
+def _mutual(claimed: NDArray, expected: NDArray) -> str:
+    return ": the two are swapped" if alike(claimed, expected) else ""
 
 
 def _range(part: Part) -> slice:
@@ -127,8 +129,8 @@ def _range(part: Part) -> slice:
 
 
 def _whole(
-    own: NDArray,
-    right: NDArray,
+    analytic: NDArray,
+    expected: NDArray,
     out: Part,
     part: Part,
     form: str,
@@ -136,75 +138,77 @@ def _whole(
     least: float,
 ) -> str | None:
     """Say how all entries of a block are wrong in the same way, that at a place among them."""
-    text = _factor(own, right, least, at)
+    text = _factor(analytic, expected, least, at)
     if text is not None:
-        return f"the whole block is {text}{_averaged(own, right, out, part)}"
-    if alike(own, right):  # and so is much else that would explain it
+        return f"the whole block is {text}{_averaged(analytic, expected, out, part)}"
+    if alike(analytic, expected):  # and so is much else that would explain it
         return None
-    return _conjugate(own, right, out, part, form) or _turned(own, right, out, part)
+    return _conjugate(analytic, expected, out, part, form) or _turned(analytic, expected, out, part)
 
 
-def _conjugate(own: NDArray, right: NDArray, out: Part, part: Part, form: str) -> str | None:
+def _conjugate(
+    analytic: NDArray, expected: NDArray, out: Part, part: Part, form: str
+) -> str | None:
     """Say which numbers of a complex block are the conjugates of what they should be."""
     complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
-    by_out = _conjugated(right) if complex_out else right
+    by_out = _conjugated(expected) if complex_out else expected
     by_both = _conjugated(by_out.T).T if complex_in else by_out
-    if alike(own, by_both):
+    if alike(analytic, by_both):
         # jac has a convention where it is the gradient of a real number.
         gradient = form == "vjp" or (form == "jac" and not complex_out)
         also = ", or follows the other convention=" if gradient else ""
         return f"it is the conjugate of the right one{also}"
-    if alike(own, by_out):
+    if alike(analytic, by_out):
         return f"it is d conj({out.label}) / d {part.label}"
-    if complex_in and alike(own, _conjugated(right.T).T):
+    if complex_in and alike(analytic, _conjugated(expected.T).T):
         return f"it is d {out.label} / d conj({part.label})"
     return None
 
 
-def _turned(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
+def _turned(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | None:
     """Say that it is a transpose, or that of one side, as the gradient of a transposed matrix."""
-    if own.shape[0] == own.shape[1] and alike(own, right.T):
+    if analytic.shape[0] == analytic.shape[1] and alike(analytic, expected.T):
         return "it is the transpose of the right one"
-    if alike(own, _transposed(right, part)):
+    if alike(analytic, _transposed(expected, part)):
         return f"it is right if the last two axes of {part.label} are swapped"
-    if alike(own, _transposed(right.T, out).T):
+    if alike(analytic, _transposed(expected.T, out).T):
         return f"it is right if the last two axes of {out.label} are swapped"
-    return _symmetric(own, right, part)
+    return _symmetric(analytic, expected, part)
 
 
-def _symmetric(own: NDArray, right: NDArray, part: Part) -> str | None:
+def _symmetric(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
     """Say that it is meant for symmetric matrices; differences move one element at a time."""
     if part.example.ndim < 2 or part.example.shape[-1] != part.example.shape[-2]:
         return None
     hermitian = part.example.dtype.kind == "c"
-    swapped = _transposed(_conjugated(right.T).T if hermitian else right, part)
+    swapped = _transposed(_conjugated(expected.T).T if hermitian else expected, part)
     kind = "Hermitian" if hermitian else "symmetric"
     axes = f"the last two axes of {part.label}"
     meant = (
         f"as if the matrix stayed {kind}: gradcheck perturbs one element at a time, so make f "
         f"take the {kind} part first"
     )
-    if alike(own, (right + swapped) / 2):
+    if alike(analytic, (expected + swapped) / 2):
         return f"it is the {kind} part over {axes}, {meant}"
-    both = right + swapped
+    both = expected + swapped
     diagonal = np.flatnonzero(_is_diagonal(part))
-    both[diagonal] = right[diagonal]
-    if alike(own, both):
+    both[diagonal] = expected[diagonal]
+    if alike(analytic, both):
         return f"it counts off-diagonal elements of {axes} twice, {meant}"
-    return _one_sided(own, right, part)
+    return _one_sided(analytic, expected, part)
 
 
-def _one_sided(own: NDArray, right: NDArray, part: Part) -> str | None:
+def _one_sided(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
     """Say that f reads one triangle of a symmetric matrix, as factorisations do, and not both."""
     rows, columns = np.indices(part.example.shape[-2:])
-    folded = own + _transposed(own, part)
+    folded = analytic + _transposed(analytic, part)
     diagonal = np.flatnonzero(_is_diagonal(part))
-    folded[diagonal] = own[diagonal]
+    folded[diagonal] = analytic[diagonal]
     for name, read in (("upper", rows <= columns), ("lower", rows >= columns)):
         unread = np.flatnonzero(_is_among(~read, part))
         claim = folded.copy()
         claim[unread] = 0
-        if len(unread) and alike(claim, right):
+        if len(unread) and alike(claim, expected):
             return (
                 f"f reads only the {name} triangle of the last two axes of {part.label}, and the "
                 f"derivative covers both: add that of the other triangle to it, or make f read both"
@@ -217,9 +221,9 @@ def _is_diagonal(part: Part) -> NDArray:
     return _is_among(np.eye(*part.example.shape[-2:]) == 1, part)
 
 
-def _is_among(places: NDArray, part: Part) -> NDArray:
+def _is_among(mask: NDArray, part: Part) -> NDArray:
     """Tell which numbers of an input are at some places of its last two axes."""
-    where = np.broadcast_to(places, part.example.shape).ravel()
+    where = np.broadcast_to(mask, part.example.shape).ravel()
     return np.repeat(where, (part.stop - part.start) // max(1, where.size))
 
 
@@ -232,46 +236,50 @@ def _transposed(rows: NDArray, part: Part) -> NDArray:
 
 
 def _factor(
-    own: NDArray, right: NDArray, least: float, at: tuple[int, ...] | None = None
+    analytic: NDArray, expected: NDArray, least: float, at: tuple[int, ...] | None = None
 ) -> str | None:
     """Say what all entries are multiplied by, but for those below a share of the largest."""
-    if not own.any():
+    if not analytic.any():
         return "zero"
-    factor = _ratio(own, right)
+    factor = _ratio(analytic, expected)
     if factor is None or factor == 1:  # or what is off is nothing beside the rest
         return None
-    claim = factor * right
-    if np.abs(own - claim).max() > CLOSE * np.abs(own - right).max():
+    claim = factor * expected
+    if np.abs(analytic - claim).max() > CLOSE * np.abs(analytic - expected).max():
         return None
-    if at is not None and not explains(claim, own, right, at):
+    if at is not None and not explains(claim, analytic, expected, at):
         return None  # the factor is that of larger entries
     # So it is where smaller ones are right.
-    known = np.abs(right) > least * np.abs(right).max()
-    if np.any(known & (np.abs(own - right) <= CLOSE * np.abs(claim - right))):
+    significant = np.abs(expected) > least * np.abs(expected).max()
+    if np.any(significant & (np.abs(analytic - expected) <= CLOSE * np.abs(claim - expected))):
         return None
     for value, text in _NAMED.items():
         if abs(factor - value) <= CLOSE * abs(value):
             return text
     # Any one entry is some multiple of what it should be.
-    return f"{_told(factor)} times what it should be" if np.count_nonzero(right) > 1 else None
+    return (
+        f"{_format_factor(factor)} times what it should be"
+        if np.count_nonzero(expected) > 1
+        else None
+    )
 
 
-def _told(factor: float) -> str:
+def _format_factor(factor: float) -> str:
     """Write a factor with as many digits as tell what it differs from 1 by."""
     digits = max(4, 3 - math.floor(math.log10(abs(factor - 1))))
     return f"{factor:.{digits}g}"
 
 
-def _ratio(own: NDArray, right: NDArray) -> float | None:
+def _ratio(analytic: NDArray, expected: NDArray) -> float | None:
     """Return the number that one is of the other, if there is one."""
     with np.errstate(all="ignore"):  # beyond the range there is none to be told
-        factor = float(np.vdot(right, own) / np.vdot(right, right))
-    return factor if np.isfinite(factor) and alike(own, factor * right) else None
+        factor = float(np.vdot(expected, analytic) / np.vdot(expected, expected))
+    return factor if np.isfinite(factor) and alike(analytic, factor * expected) else None
 
 
-def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
+def _averaged(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str:
     """Say that a factor is the length of an axis, which a mean divides by and a sum does not."""
-    factor = _ratio(own, right)
+    factor = _ratio(analytic, expected)
     if part.example.size == out.example.size:
         return ""
     if not factor or any(abs(factor - named) <= CLOSE for named in _NAMED):
@@ -287,19 +295,19 @@ def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
     return ""
 
 
-def _reduction(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
+def _reduction(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | None:
     """Say that entries are missing, as where a gradient is not summed over a broadcast axis."""
-    there = own != 0
-    short = (right != 0) & ~there
-    size = np.abs(right).max(initial=0.0)
-    if np.abs(own - right)[there].max() > CLOSE * size:
+    there = analytic != 0
+    short = (expected != 0) & ~there
+    size = np.abs(expected).max(initial=0.0)
+    if np.abs(analytic - expected)[there].max() > CLOSE * size:
         return None
-    count, every = np.count_nonzero(short), np.count_nonzero(right)
+    count, every = np.count_nonzero(short), np.count_nonzero(expected)
     text = f"the nonzero entries are right, and {count} of {every} are missing"
     a, b = part.example, out.example
     if a.size < b.size and _broadcasts(a.shape, b.shape) and _spread(short):
         text += ", as if the gradient were not summed over all broadcast axes"
-    elif assigned(there, right != 0):
+    elif assigned(there, expected != 0):
         text += ", as if the gradient were assigned, and not added, at repeated indices"
     return text
 
@@ -317,26 +325,28 @@ def _spread(short: NDArray) -> bool:
     return bool(counts.min() == counts.max())
 
 
-def _missing(own: NDArray, right: NDArray) -> str | None:
+def _missing(analytic: NDArray, expected: NDArray) -> str | None:
     """Say that what is missing is a term of a simple form."""
-    apart = right - own
-    size = np.abs(apart).max(initial=0.0)
-    wrong = np.abs(apart) > CLOSE * size
-    lines, places = np.count_nonzero(wrong.any(axis=1)), np.count_nonzero(wrong.any(axis=0))
+    difference = expected - analytic
+    size = np.abs(difference).max(initial=0.0)
+    wrong = np.abs(difference) > CLOSE * size
+    n_rows, n_columns = np.count_nonzero(wrong.any(axis=1)), np.count_nonzero(wrong.any(axis=0))
     if np.count_nonzero(wrong) < 2:
         return None
-    beside = np.eye(*apart.shape) == 0
+    off_diagonal = np.eye(*difference.shape) == 0
     # Of a diagonal block that says nothing.
-    square = apart.shape[0] == apart.shape[1]
-    right_beside = alike(own[beside], right[beside]) and not wrong[beside].any()
-    if square and right[beside].any() and right_beside:
+    square = difference.shape[0] == difference.shape[1]
+    off_diagonal_is_right = (
+        alike(analytic[off_diagonal], expected[off_diagonal]) and not wrong[off_diagonal].any()
+    )
+    if square and expected[off_diagonal].any() and off_diagonal_is_right:
         return "all but its diagonal is right: a term on the diagonal is missing or wrong"
-    first = apart.flat[0]
-    if np.abs(apart - first).max() <= CLOSE * size:
+    first = difference.flat[0]
+    if np.abs(difference - first).max() <= CLOSE * size:
         return f"{first:.4g} is missing in every entry: a constant term"
-    rank = _rank(apart[np.ix_(wrong.any(axis=1), wrong.any(axis=0))])
-    if min(lines, places) >= 4 * rank - 1:
-        size = min(lines, places)
+    rank = _rank(difference[np.ix_(wrong.any(axis=1), wrong.any(axis=0))])
+    if min(n_rows, n_columns) >= 4 * rank - 1:
+        size = min(n_rows, n_columns)
         return f"the error has rank {rank} of {size}: a mean or sum term is probably missing"
     return None
 

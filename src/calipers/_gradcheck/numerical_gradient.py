@@ -23,38 +23,43 @@ class NumericalGradient:
     position: int
     options: Options
 
-    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the gradient."""
-        problem, found = self._found(given, kwargs)
-        return arranged(problem, found.rows).reshape(problem.x.shape)
+        problem, result = self._solve(args, kwargs)
+        return arranged(problem, result.rows).reshape(problem.x.shape)
 
-    def noise(self, given: list[Any], kwargs: dict[str, Any]) -> NDArray:
+    def noise(self, args: list[Any], kwargs: dict[str, Any]) -> NDArray:
         """Return what the numbers of the gradient may be off by."""
-        _, found = self._found(given, kwargs)
-        assert found.errors is not None
-        return found.errors[:, 0]
+        _, result = self._solve(args, kwargs)
+        assert result.errors is not None
+        return result.errors[:, 0]
 
     def ladders(
         self,
         problem: Problem,
         steps: Steps,
         noise: NDArray,
-        given: list[Any],
+        args: list[Any],
         kwargs: dict[str, Any],
     ) -> "MixedLadders":
         """Return what differentiates the gradient, whose noise at x is known."""
-        own = self._problem(given, kwargs)
-        return MixedLadders(problem, steps, pairs_of(own, steps_of(own, self.options)), noise)
+        gradient_problem = self._problem(args, kwargs)
+        return MixedLadders(
+            problem,
+            steps,
+            pairs_of(gradient_problem, steps_of(gradient_problem, self.options)),
+            noise,
+        )
 
-    def _found(self, given: Any, kwargs: dict[str, Any]) -> tuple[Problem, Found]:
-        problem = self._problem(given, kwargs)
+    def _solve(self, args: Any, kwargs: dict[str, Any]) -> tuple[Problem, Found]:
+        problem = self._problem(args, kwargs)
         return problem, find(problem, steps_of(problem, self.options), self.options)
 
-    def _problem(self, given: Any, kwargs: dict[str, Any]) -> Problem:
+    def _problem(self, args: Any, kwargs: dict[str, Any]) -> Problem:
         k = self.position
-        others = (*given[:k], *given[k + 1 :])
+        others = (*args[:k], *args[k + 1 :])
         options = replace(self.options, args=others, argnums=k, kwargs=kwargs)
-        return pose(self.f, given[k], options)
+        return pose(self.f, args[k], options)
 
 
 @dataclass(frozen=True)

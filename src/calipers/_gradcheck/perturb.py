@@ -18,14 +18,14 @@ from .summary import FlaggedEntries
 
 Move = Callable[[NDArray], NDArray]
 
-_BESIDE = 8  # points, of which few give by chance what x gives
+_N_NEARBY = 8  # points, of which few give by chance what x gives
 _CHANGES = 16.0  # of an answer between them, that rounding explains
 _SHARE = 0.05  # of x, by which what is smooth changes by far less than itself
 _OTHERS = 4.0  # times that what is all rounding changes
 _MORE = 64.0  # times what a few points show of rounding, of f or of its derivative
 
 
-def moved(
+def perturbation_error(
     d: GivenDerivative, ask: Callable[[GivenDerivative, Move], Any], random: np.random.Generator
 ) -> Any:
     """
@@ -35,7 +35,7 @@ def moved(
     """
 
     def answer(move: Move) -> Any:
-        return _asked(d, lambda other: ask(other, move), d.subject.moved(move))
+        return _evaluate_at(d, lambda other: ask(other, move), d.subject.moved(move))
 
     here = np.array(ask(d, lambda numbers: numbers))
     return _CHANGES * _largest(lambda: _bend(answer, here, d.subject.eps, random))
@@ -57,7 +57,7 @@ def scattered(
 
     def elsewhere() -> Any:
         times = random.uniform(1, 2)
-        return _asked(d, lambda other: ask(other, times), d.subject.moved(nearer))
+        return _evaluate_at(d, lambda other: ask(other, times), d.subject.moved(nearer))
 
     here = np.array(ask(d, 1.0))
     return _OTHERS * _largest(lambda: elsewhere() - here)
@@ -81,9 +81,9 @@ def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
     def farther_off() -> NDArray:
         there = subject.moved(about)
         value = there.reals_of(there.call())
-        own = largest_by_part(bend(there, value), subject.kept)
+        local = largest_by_part(bend(there, value), subject.kept)
         subject.calls = there.calls
-        return np.asarray(np.maximum(np.abs(value - subject.base) - _MORE * own, 0.0))
+        return np.asarray(np.maximum(np.abs(value - subject.base) - _MORE * local, 0.0))
 
     near = _largest(lambda: bend(subject, subject.base))
     # One rounding may hide all, and few results show those of few bits.
@@ -94,9 +94,9 @@ def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
 def _value(subject: Subject, move: Move) -> NDArray:
     """Return the results of f at another point."""
     other = subject.moved(move)
-    found = other.reals_of(other.call())
+    values = other.reals_of(other.call())
     subject.calls = other.calls
-    return found
+    return values
 
 
 def hides(rounding: NDArray, slopes: NDArray, largest: NDArray) -> NDArray:
@@ -109,9 +109,9 @@ def _bend(answer: Callable[[Move], Any], here: Any, eps: float, random: np.rando
     """Return by how much the mean of answers to both sides is another one: rounding, very near."""
     seed, share = random.integers(2**63), np.sqrt(eps)  # the square of which is rounding
 
-    def to(side: int) -> Any:
-        own = np.random.default_rng(seed)
-        return answer(lambda x: x * (1 + side * own.uniform(0, share, x.shape)))
+    def to(sign: int) -> Any:
+        generator = np.random.default_rng(seed)
+        return answer(lambda x: x * (1 + sign * generator.uniform(0, share, x.shape)))
 
     return (to(-1) - here) / 2 + (to(1) - here) / 2
 
@@ -120,41 +120,43 @@ def _largest(change: Callable[[], Any], unknown: float = 0.0) -> Any:
     """Return the largest of some changes; what is not finite, or not defined, is `unknown`."""
     most = np.zeros(())
     try:
-        for _ in range(_BESIDE):
+        for _ in range(_N_NEARBY):
             with np.errstate(invalid="ignore", over="ignore"):
-                apart = np.abs(change())
-            most = np.maximum(most, np.where(np.isfinite(apart), apart, unknown))
+                difference = np.abs(change())
+            most = np.maximum(most, np.where(np.isfinite(difference), difference, unknown))
     except Exception:  # of what is not defined everywhere
         return np.full((), unknown)
     return most
 
 
-def _asked(d: GivenDerivative, ask: Callable[[GivenDerivative], Any], subject: Subject) -> Any:
+def _evaluate_at(
+    d: GivenDerivative, ask: Callable[[GivenDerivative], Any], subject: Subject
+) -> Any:
     """Return the answer of d at another point."""
     other = replace(d, subject=subject, known=None)
-    found = np.array(ask(other))
+    result = np.array(ask(other))
     d.calls = other.calls
-    return found
+    return result
 
 
 def entries_of(d: GivenDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:
     """Return some entries of a derivative, by unit vectors times a number."""
     if d.form == "jac":
         return np.asarray(d.matrix()[rows, columns]).ravel()
-    lines, within, count = rows, columns, d.subject.rows
+    unit_indices, positions, count = rows, columns, d.subject.rows
     if d.form == "jvp":
-        lines, within, count = columns, rows, d.subject.columns
-    found = np.empty(len(rows))
-    for line in np.unique(lines):
-        own = lines == line
-        found[own] = d.product(times * unit_vector(count, line))[within[own]] / times
-    return found
+        unit_indices, positions, count = columns, rows, d.subject.columns
+    values = np.empty(len(rows))
+    for index in np.unique(unit_indices):
+        selected = unit_indices == index
+        values[selected] = d.product(times * unit_vector(count, index))[positions[selected]] / times
+    return values
 
 
 _NONE = np.empty(0, np.int64)
 
 
-def excused(
+def rounding_only_entries(
     entries: FlaggedEntries,
     subject: Subject,
     derivatives: list[GivenDerivative],
@@ -168,17 +170,17 @@ def excused(
     if not 0 < len(verdicts) == sum(entries.count.values()) - entries.count[PASS]:
         return _NONE  # if not all are kept
     columns, rows = np.array(entries.columns), np.array(entries.rows)
-    own, value, error = np.array(entries.values).T
-    failed, apart = verdicts == FAIL, np.abs(own - value)
-    zero = (np.abs(value) <= SURE * error) | rule.is_locally_constant(own, value, error)
+    analytic, value, error = np.array(entries.values).T
+    failed, difference = verdicts == FAIL, np.abs(analytic - value)
+    zero = (np.abs(value) <= SURE * error) | rule.is_locally_constant(analytic, value, error)
     if not (zero.any() and zero[failed].all()):
         return _NONE
-    nothing = apart <= few_roundings(eps) * subject.natural[rows]
+    nothing = difference <= few_roundings(eps) * subject.natural[rows]
     if sizes is not None:
-        nothing |= rule.is_nothing(apart, np.fmax(sizes.rows[rows], sizes.columns[columns]))
+        nothing |= rule.is_nothing(difference, np.fmax(sizes.rows[rows], sizes.columns[columns]))
     largest = largest_by_part(moduli([p.example for p in subject.active]), subject.active)
     rounding = all_rounding(subject, random)[rows]
-    hidden = hides(rounding, own, largest[columns])
+    hidden = hides(rounding, analytic, largest[columns])
     hidden &= rule.is_nothing(rounding, np.fmax(subject.sizes[rows], subject.units.max()))
     passed = hidden | (nothing & failed)
     if not passed[failed].all():  # then scattered entries need not be asked for
@@ -187,5 +189,5 @@ def excused(
         (which,) = np.nonzero(passed & (forms == d.name))
         if len(which):
             ask = partial(entries_of, rows=rows[which], columns=columns[which])
-            passed[which] = np.abs(own[which]) <= scattered(d, ask, random)
+            passed[which] = np.abs(analytic[which]) <= scattered(d, ask, random)
     return np.flatnonzero(passed)

@@ -19,7 +19,7 @@ from .entry_rules import few_roundings
 from .flatten import WrongFormError, norm, picked
 from .invariants import ROUNDING, cancelled, largest_difference
 from .options import require_tested
-from .perturb import Move, moved, scattered
+from .perturb import Move, perturbation_error, scattered
 from .point import Subject
 
 _RETURNS = "the first derivative is vjp=, and functions return their results"
@@ -78,38 +78,38 @@ class SecondForms:
 
     def require(self, tests: Mapping[str, Any], **of_gradient: Any) -> None:
         """Refuse what does not go together; `of_gradient` says something of the gradient alone."""
-        given = self._of_gradient()
+        supplied = self._of_gradient()
         if self.of_number:
             of_pull = {name: tests.get(name) for name in _TESTS_OF_PULL}
-            for name, value in {**dict.fromkeys(given, True), **of_gradient, **of_pull}.items():
+            for name, value in {**dict.fromkeys(supplied, True), **of_gradient, **of_pull}.items():
                 if value is not None and value is not False:
                     msg = (
                         f"{name}= does not apply to hess= and hvp=, which are derivatives of "
                         "one number: omit it"
                     )
                     raise ValueError(msg)
-        elif self.of_library and given:
+        elif self.of_library and supplied:
             msg = (
-                f"{given[0]}= is a derivative of vjp=: pass vjp=, too, or neither to check the "
+                f"{supplied[0]}= is a derivative of vjp=: pass vjp=, too, or neither to check the "
                 "derivatives of f's library"
             )
             raise ValueError(msg)
-        elif not self.of_library and (self.vjp is None or not given):
+        elif not self.of_library and (self.vjp is None or not supplied):
             msg = (
                 "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp=; "
                 "only functions of torch tensors that require grad, and of jax arrays, "
                 "need none"
             )
             raise ValueError(msg)
-        self._require_chosen(given)
+        self._require_chosen(supplied)
         checked = {"vjp": self.pulls, "jvp": self.pushes or self.hvp is not None}
-        there = {k: v for k, v in _SWITCHES.items() if self.of_library or _NAMES[k] in given}
+        there = {k: v for k, v in _SWITCHES.items() if self.of_library or _NAMES[k] in supplied}
         require_tested(tests, [k for k, v in checked.items() if v], there, self.names)
 
-    def _require_chosen(self, given: list[str]) -> None:
+    def _require_chosen(self, supplied: list[str]) -> None:
         """Refuse to check what is not given, and to check nothing."""
         for form, wanted in (("vjp", self.backward), ("jvp", self.forward)):
-            if wanted and _NAMES[form] not in given and not self.of_library:
+            if wanted and _NAMES[form] not in supplied and not self.of_library:
                 msg = f"{_SWITCHES[form]}=True needs {_NAMES[form]}="
                 raise ValueError(msg)
         if not (self.of_number or self.pulls or self.pushes):
@@ -118,7 +118,7 @@ class SecondForms:
             raise ValueError(msg)
 
 
-def require_handed_on(checker: Callable[..., Any], options: Mapping[str, Any]) -> None:
+def require_gradcheck_options(checker: Callable[..., Any], options: Mapping[str, Any]) -> None:
     """Refuse options that gradgradcheck, the `checker`, does not pass to gradcheck."""
     for name, value in options.items():
         if name in SecondOptions.__optional_keys__:
@@ -132,11 +132,11 @@ def require_handed_on(checker: Callable[..., Any], options: Mapping[str, Any]) -
             raise ValueError(msg)
 
 
-def cotangents(subject: Subject, given: Any, seed: int) -> tuple[NDArray, ...]:
+def cotangents(subject: Subject, grad_outputs: Any, seed: int) -> tuple[NDArray, ...]:
     """Return the caller's cotangents of the differentiable outputs, or draw some in [-1, 1)."""
     examples = [p.example for p in subject.kept]
-    if given is not None:
-        arrays = [np.asarray(given_array(w, "grad_outputs")) for w in several(given)]
+    if grad_outputs is not None:
+        arrays = [np.asarray(given_array(w, "grad_outputs")) for w in several(grad_outputs)]
         for w in arrays:
             if w.dtype.kind in "OSUMm":
                 msg = f"grad_outputs must be arrays of numbers, got one of dtype {w.dtype}"
@@ -290,7 +290,9 @@ def skewness(
         allowed = share * terms + noise
         if difference > allowed:
             negligible = few_roundings(d.subject.eps) * d.subject.natural.max() * norm(u) * norm(v)
-            allowed += moved(d, skew, random) + min(negligible, scattered(d, longer, random))
+            allowed += perturbation_error(d, skew, random) + min(
+                negligible, scattered(d, longer, random)
+            )
         if difference > allowed:
             called = "differentiating the vjp (backward)" if d.of_library else d.name
             return (

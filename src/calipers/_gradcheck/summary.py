@@ -16,14 +16,14 @@ from .calls import Call, in_float64
 from .columns import Jacobian
 from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, default_resolution
 from .flatten import Part, part_at
-from .mistakes import Causes
+from .mistakes import BlockDiagnosis
 from .numerical import FiniteDifferences
 from .point import Subject
 from .report_data import Entry
 from .text import measured
 
-_KEPT = 100_000  # entries that a report can show one by one; more are counted
-_KEPT_NUMBERS = 1 << 22  # numbers in the numerical columns that are retained for the report
+_MAX_ENTRIES = 100_000  # entries that a report can show one by one; more are counted
+_MAX_NUMERICAL_VALUES = 1 << 22  # numbers in the numerical columns that are retained for the report
 
 
 @dataclass
@@ -44,7 +44,7 @@ class FlaggedEntries:
 
     def keep(self, column: int, numerical: NDArray) -> None:
         """Keep a numerical column for the diagnosis, unless there are too many."""
-        if len(self.numerical) * numerical.size < _KEPT_NUMBERS:
+        if len(self.numerical) * numerical.size < _MAX_NUMERICAL_VALUES:
             self.numerical[column] = numerical.copy()  # and not what it is a part of
 
     def add(
@@ -53,9 +53,9 @@ class FlaggedEntries:
         rows: NDArray,
         form: str,
         verdicts: NDArray,
-        own: NDArray,
-        d: NDArray,
-        e: NDArray,
+        analytic: NDArray,
+        numerical: NDArray,
+        error: NDArray,
     ) -> None:
         """Note entries."""
         for k, verdict in enumerate(VERDICTS):
@@ -63,12 +63,12 @@ class FlaggedEntries:
             self.count[verdict] += len(which)
             if verdict == PASS:
                 continue
-            for i in which[: max(0, _KEPT - len(self.rows))].tolist():
+            for i in which[: max(0, _MAX_ENTRIES - len(self.rows))].tolist():
                 self.columns.append(int(columns[i]))
                 self.rows.append(int(rows[i]))
                 self.forms.append(form)
                 self.verdicts.append(verdict)
-                self.values.append((float(own[i]), float(d[i]), float(e[i])))
+                self.values.append((float(analytic[i]), float(numerical[i]), float(error[i])))
 
     def let_pass(self, which: NDArray) -> None:
         """Let entries pass that rounding hides, by their places in the lists."""
@@ -84,8 +84,8 @@ class FlaggedEntries:
             self.verdicts,
             self.values,
         )
-        for kept in lists:
-            kept[:] = [item for k, item in enumerate(kept) if k not in left_out]
+        for items in lists:
+            items[:] = [item for k, item in enumerate(items) if k not in left_out]
 
 
 # Options of gradcheck with which f is called in another way than by `jacobian` without options.
@@ -161,12 +161,14 @@ class CheckOutcome:
         return tuple(sorted(result, key=lambda e: (-_weight(e), -e.excess)))
 
     @cached_property
-    def _causes(self) -> Causes:
+    def _causes(self) -> BlockDiagnosis:
         forms = {d.name: d.form for d in self.derivatives}
         of_torch = any(d.of_library and not d.conjugate for d in self.derivatives)
         # Only gradients have labels other than out[0], out[1], ...
         of_backward = of_torch and self.subject.output_labels is not None
-        return Causes(self.subject, self.jacobians, forms, self.entries.numerical, of_backward)
+        return BlockDiagnosis(
+            self.subject, self.jacobians, forms, self.entries.numerical, of_backward
+        )
 
     @cached_property
     def _causes_of_blocks(self) -> dict[tuple[str, int, int], str]:
@@ -295,8 +297,8 @@ class CheckOutcome:
         """Say what is wrong with an entry, and with what is about it."""
         text = f"{entry.name} is wrong{self._by(entry)}: {measured(entry)}"
         if entry.analytic == 0:
-            silent = any(d.silent for d in self.derivatives if d.name == entry.form)
-            text += f"; {entry.form} returned None" if silent else ""
+            returned_none = any(d.silent for d in self.derivatives if d.name == entry.form)
+            text += f"; {entry.form} returned None" if returned_none else ""
         elif self._is_constant_at_user_steps():
             text += (
                 "; f does not change within the steps that were passed: without step= and eps=, "
@@ -336,8 +338,8 @@ class CheckOutcome:
             steps, column = differences.coarse, entry.column - differences.part.start
             if differences.part.position == entry.input and steps.lows.size:
                 x = reals(differences.problem.x)[column]
-                room = max(steps.highs[column] - x, x - steps.lows[column])
-                return bool(room <= _FEW * max(np.spacing(abs(x)), differences.eps * abs(x)))
+                available = max(steps.highs[column] - x, x - steps.lows[column])
+                return bool(available <= _FEW * max(np.spacing(abs(x)), differences.eps * abs(x)))
         return False
 
 
