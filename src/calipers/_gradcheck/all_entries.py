@@ -1,4 +1,4 @@
-"""Check all entries: screen all columns, and judge those in doubt."""
+"""Check all entries: screen all columns, then refine and judge those that are not clear."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def judge_refined(
     entries: FlaggedEntries,
     consistent: bool,
 ) -> None:
-    """Judge what is in doubt in columns, of which a second look has `refined` all."""
+    """Judge the doubtful entries of columns by the results of `Refinement`."""
     differences, sizes = screening.differences, screening.sizes
     doubtful = _Doubtful(screening, columns, *refined)
     differences.calls += doubtful.calls_of_f
@@ -59,7 +59,7 @@ def judge_refined(
 
 @dataclass
 class _Doubtful:
-    """Some columns, and what a second look has seen of them; see `Refinement`."""
+    """Columns that screening could not clear, and the results of `Refinement` for them."""
 
     screening: Screening
     columns: NDArray
@@ -76,7 +76,7 @@ class _Doubtful:
     def __post_init__(self) -> None:
         differences, subject = self.differences, self.differences.subject
         self.numbers = differences.part.start + self.columns  # among those of all inputs
-        # Steps that are lost beside numbers of natural size say nothing where f stands still.
+        # Steps that are lost in the natural size of x say nothing where f is locally constant.
         lost = differences.steps[self.columns] < differences.eps * subject.units[self.numbers]
         standing = lost[:, None] & (self.right == 0) & (self.left == 0)
         self.right, self.left = (
@@ -111,11 +111,11 @@ class _Doubtful:
         return by_output, by_input, largest_by_part(sizes.row_errors, subject.kept)
 
     def indices(self, every: NDArray) -> Indices:
-        """Return which entries the first look leaves in doubt, in one form of the derivative."""
+        """Return the indices of entries that screening leaves in doubt, in one form."""
         return np.nonzero(self.screening.doubted(self.columns, every, self.right, self.left))
 
     def settled(self, every: NDArray, indices: Indices, agrees: NDArray | None) -> UndecidedEntries:
-        """Return entries with their verdicts; `agrees` tells where all forms are the same."""
+        """Return entries with their verdicts; `agrees` marks those on which all forms agree."""
         undecided = self._undecided(every, indices, agrees)
         if agrees is not None:
             undecided.where_forms_agree(agrees[indices])
@@ -154,12 +154,12 @@ class _Doubtful:
         )
 
     def _pass_rounding(self, undecided: UndecidedEntries, indices: Indices) -> None:
-        """Let pass what is no more than rounding of f, or of terms that it is a sum of."""
+        """Pass entries that differ by no more than rounding of f, or of terms in its sums."""
         differences, subject, eps = self.differences, self.differences.subject, self.differences.eps
         k, rows = indices
         units, lengths = subject.units[self.numbers[k]], differences.steps[self.columns[k]]
         # What terms that cancel are rounded by, differences do not see over less than their step.
-        # The lowest ladder may be another entry's: that of the first look is no longer.
+        # The lowest ladder may be another entry's: that of screening is no longer.
         along = np.fmin(units, np.fmax(self.states["step"][k], lengths))
         rounding = rounding_of(subject.rounded[rows], eps) / units
         undecided.where_rounded(np.fmax(rounding, subject.noise[rows] / along))
@@ -170,7 +170,7 @@ class _Doubtful:
         undecided.where_hidden(self.states["step"][k], eps, unsure[rows])
 
     def _check_oscillation(self, undecided: UndecidedEntries, indices: Indices) -> None:
-        """Say what f does within its steps: waves, and kinks."""
+        """Set the verdicts of entries where f oscillates below its steps, or has a kink."""
         differences = self.differences
         k, rows = indices
 
@@ -189,7 +189,7 @@ class _Doubtful:
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
-    """Tell where all forms of the derivative are the same."""
+    """Return True where all forms of the derivative agree."""
     first, *others = columns
     same = np.ones(first.shape, bool)
     with np.errstate(invalid="ignore"):
@@ -198,8 +198,8 @@ def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
     return same
 
 
-_REFINED_BYTES = 1 << 22  # of what a second look sees at a time
-_REFINED_NUMBERS = 22  # numbers of an entry
+_REFINED_BYTES = 1 << 22  # bytes of the results of `Refinement` that are held at a time
+_REFINED_NUMBERS = 22  # numbers that `Refinement` returns for an entry
 
 
 def examine(
@@ -249,7 +249,7 @@ def _by_products(
     entries: FlaggedEntries,
     random: np.random.Generator,
 ) -> Sizes | None:
-    """Do as `examine` by a few products, if they tell that all entries are right; else None."""
+    """Do as `examine` by a few products if they confirm all entries; else return None."""
     rows, columns = pulled.shape
     sizes = Sizes(np.zeros(rows), np.zeros(columns), known=False)
     products = Products.of(pulled, random)
@@ -280,7 +280,7 @@ def _by_products(
 
 
 def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consistent: bool) -> None:
-    """Count the columns of one input that are clear, and look again at those that are not."""
+    """Count the columns of one input that are clear, and refine and judge the others."""
     differences = screening.differences
     marks[differences.small & (marks != LEFT_OUT)] = DOUBTED
     taken = len(marks) - int(np.count_nonzero(marks == LEFT_OUT))
@@ -301,7 +301,7 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
 
 
 def _refine_here(differences: FiniteDifferences, columns: NDArray) -> tuple[NDArray, ...]:
-    """Look again at columns: at some in each thread, if f is compiled and that is worth it."""
+    """Refine columns in this process, in several threads if f is compiled and that is worth it."""
     second, count = differences.refinement, len(columns)
     refined = second.results(count)
 
@@ -317,7 +317,7 @@ def _refine_here(differences: FiniteDifferences, columns: NDArray) -> tuple[NDAr
 def _refine_elsewhere(
     screening: Screening, doubtful: NDArray, entries: FlaggedEntries, consistent: bool
 ) -> None:
-    """Look again at columns, and judge them in their order, whenever they come."""
+    """Refine columns by workers, and judge them in order, whenever their results arrive."""
     differences = screening.differences
     waiting = dict.fromkeys(doubtful.tolist())
     wanted = np.zeros(differences.problem.coordinates, bool)

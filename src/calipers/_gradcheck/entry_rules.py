@@ -1,4 +1,4 @@
-"""When an entry of a derivative is right, wrong, or cannot be told."""
+"""Rules by which an entry of a derivative is right, wrong or undecided."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ def default_resolution(eps: float) -> float:
 
 
 def least_normal(eps: float) -> float:
-    """Return the smallest number with all its digits, beside which others are as coarse as it."""
+    """Return the smallest normal number; the spacing of smaller ones is the same."""
     return float(np.finfo(np.float32 if eps > COARSE else np.float64).tiny)
 
 
@@ -42,7 +42,7 @@ def rounded_away(analytic: NDArray, largest: NDArray, eps: float) -> NDArray:
 
 
 def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
-    """Tell whether all numbers are near, equal, or both NaN."""
+    """Return True if all pairs are within a tolerance, equal, or both NaN."""
     with np.errstate(invalid="ignore"):
         near = np.abs(one - other) <= allowed
     return bool(np.all(near | (one == other) | (np.isnan(one) & np.isnan(other))))
@@ -66,8 +66,8 @@ class Rule:
     """
     What an entry may be off by: ``atol + rtol*|numerical|``, and the numerical value's own error.
 
-    An entry that is nothing beside the largest of its row and of its column is measured by the
-    smaller of those two. `share` of the tolerance is what a first look without an error allows;
+    An entry that is negligible compared with the largest of its row and of its column is measured
+    by the smaller of those two. `share` of the tolerance is allowed by screening, without an error;
     `bend` is the relative change of slope across x that calls for a second one.
     """
 
@@ -101,38 +101,38 @@ class Rule:
         with np.errstate(invalid="ignore"):
             near = np.abs(analytic - slopes) + noise <= self.allowed(analytic, slopes, floor)
             near &= self.bend_of(analytic, slopes, right - left, noise) == 0
-        near &= np.isfinite(slopes)  # beside an infinite tolerance
+        near &= np.isfinite(slopes)  # the tolerance is infinite where they are
         return in_a_row(near)
 
     def is_negligible(
         self, analytic: NDArray, numerical: NDArray, errors: NDArray, natural: NDArray
     ) -> NDArray:
         """
-        Tell where all that is not known of an entry is nothing beside its natural size.
+        Return True where difference and error of an entry are negligible at its natural size.
 
-        That is f by x, of which rounding of f hides the last digits: no difference resolves an
-        entry that small, as one of softmax beside a masked logit is.
+        That is f / x. Rounding of f hides its last digits: no difference resolves an entry that
+        small, as one of softmax at a masked logit.
         """
         with np.errstate(invalid="ignore"):
             unknown = np.abs(analytic - numerical) + errors
         return self.is_nothing(unknown, np.abs(natural))
 
     def is_nothing(self, sizes: NDArray, natural: NDArray) -> NDArray:
-        """Tell what is far less than the tolerance would be at a natural size."""
+        """Return True for sizes far less than the tolerance would be at a natural size."""
         with np.errstate(invalid="ignore"):
             return np.asarray(sizes <= NEGLIGIBLE * self.rtol * natural)
 
     def is_locally_constant(
         self, analytic: NDArray, numerical: NDArray, errors: NDArray
     ) -> NDArray:
-        """Tell where f does not move, beside what is claimed."""
+        """Return True where the change of f is negligible compared with the analytic value."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.abs(numerical) + errors <= self.rtol * np.abs(analytic))
 
     def accuses(
         self, analytic: NDArray, numerical: NDArray, errors: NDArray, floor: NDArray
     ) -> NDArray:
-        """Tell which entries are off by more than an error that counts beside the tolerance."""
+        """Return True for entries off by more than an error that is not small in the tolerance."""
         with np.errstate(invalid="ignore"):
             allowed = self.allowed(analytic, numerical, floor)
             difference = np.abs(analytic - numerical)
@@ -152,11 +152,11 @@ class Rule:
         with np.errstate(invalid="ignore"):
             allowed = self.allowed(analytic, numerical, floor)
             difference = np.abs(analytic - numerical)
-            difference[np.isinf(numerical)] = np.nan  # beside an infinite tolerance
+            difference[np.isinf(numerical)] = np.nan  # the tolerance is infinite, too
             verdict = np.full(difference.shape, at(INCONCLUSIVE))
             resolved = errors <= np.maximum(allowed, self.noise)
-            # Errors that are measured in noise are as random as that, and one that is not small
-            # beside the value is known badly, too.
+            # Errors measured in noise are as random as the noise, and so is an error that is not
+            # small compared with the value.
             spread = np.maximum(errors, np.minimum(self.noise, _JITTER * errors))
             badly = noisy | (errors > _ROUGH * np.abs(numerical))
             most = allowed + np.where(badly, np.maximum(8 * errors, spread), spread)
@@ -180,7 +180,7 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray, noise: NDArr
     """
     Tell where a plain difference sides with the derivative against an extrapolated value.
 
-    Of a number that is lost beside others it knows nothing.
+    It says nothing of a number that is lost in the rounding of others.
     """
     with np.errstate(invalid="ignore"):
         difference = np.abs(analytic - numerical)

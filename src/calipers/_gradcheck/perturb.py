@@ -1,4 +1,4 @@
-"""What a function and its derivatives are off by, as their answers at points beside x tell."""
+"""Estimate rounding errors of f and of its derivatives from nearby points."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,20 +18,20 @@ from .summary import FlaggedEntries
 
 Move = Callable[[NDArray], NDArray]
 
-_N_NEARBY = 8  # points, of which few give by chance what x gives
-_CHANGES = 16.0  # of an answer between them, that rounding explains
-_SHARE = 0.05  # of x, by which what is smooth changes by far less than itself
-_OTHERS = 4.0  # times that what is all rounding changes
-_MORE = 64.0  # times what a few points show of rounding, of f or of its derivative
+_N_NEARBY = 8  # nearby points, few of which agree with x by chance
+_CHANGES = 16.0  # rounding explains this many times the largest change at nearby points
+_SHARE = 0.05  # a smooth f changes by far less than itself over this share of x
+_OTHERS = 4.0  # a result of pure rounding is at most this many times its changes
+_MORE = 64.0  # rounding of f is at most this many times that at a few nearby points
 
 
 def perturbation_error(
     d: GivenDerivative, ask: Callable[[GivenDerivative, Move], Any], random: np.random.Generator
 ) -> Any:
     """
-    Return what an answer of d may be off by as what is computed is rounded.
+    Return the rounding error of a result of d, estimated from its changes at nearby points.
 
-    It is asked at points to both sides of x, for directions that are moved likewise.
+    The points are on both sides of x, and directions are perturbed likewise.
     """
 
     def answer(move: Move) -> Any:
@@ -45,11 +45,11 @@ def scattered(
     d: GivenDerivative, ask: Callable[[GivenDerivative, float], Any], random: np.random.Generator
 ) -> Any:
     """
-    Return what an answer of d may be if it is nothing but rounding.
+    Return the size of a result of d if it is nothing but rounding.
 
-    That is another number at every point, even where it is the same for all roundings of x: as of
-    ``1 - exp(2j*pi*n)``, at 0 by the nearest number to ``2*pi*n``; and so it is for directions as
-    many times as large as d is asked for, if f is linear.
+    Pure rounding varies from point to point, even where it is the same for all roundings of x, as
+    of ``1 - exp(2j*pi*n)``, at 0 by the nearest number to ``2*pi*n``. So it does for directions
+    scaled by the number that `ask` gets, if f is linear.
     """
 
     def nearer(x: NDArray) -> NDArray:
@@ -100,14 +100,14 @@ def _value(subject: Subject, move: Move) -> NDArray:
 
 
 def hides(rounding: NDArray, slopes: NDArray, largest: NDArray) -> NDArray:
-    """Tell which slopes by numbers of some size change f by rounding, where it is nothing else."""
+    """Return True for slopes whose effect on f is within its rounding, where f is only that."""
     small = np.abs(slopes) * (_SHARE * largest) <= _MORE * rounding
     return np.asarray(small & (rounding > 0))
 
 
 def _bend(answer: Callable[[Move], Any], here: Any, eps: float, random: np.random.Generator) -> Any:
-    """Return by how much the mean of answers to both sides is another one: rounding, very near."""
-    seed, share = random.integers(2**63), np.sqrt(eps)  # the square of which is rounding
+    """Return the second difference of results on both sides: rounding, as they are very near."""
+    seed, share = random.integers(2**63), np.sqrt(eps)  # its square is rounding
 
     def to(sign: int) -> Any:
         generator = np.random.default_rng(seed)
@@ -117,14 +117,14 @@ def _bend(answer: Callable[[Move], Any], here: Any, eps: float, random: np.rando
 
 
 def _largest(change: Callable[[], Any], unknown: float = 0.0) -> Any:
-    """Return the largest of some changes; what is not finite, or not defined, is `unknown`."""
+    """Return the largest of some changes; `unknown` where one is not finite or not defined."""
     most = np.zeros(())
     try:
         for _ in range(_N_NEARBY):
             with np.errstate(invalid="ignore", over="ignore"):
                 difference = np.abs(change())
             most = np.maximum(most, np.where(np.isfinite(difference), difference, unknown))
-    except Exception:  # of what is not defined everywhere
+    except Exception:  # f or d may not be defined everywhere
         return np.full((), unknown)
     return most
 
@@ -132,7 +132,7 @@ def _largest(change: Callable[[], Any], unknown: float = 0.0) -> Any:
 def _evaluate_at(
     d: GivenDerivative, ask: Callable[[GivenDerivative], Any], subject: Subject
 ) -> Any:
-    """Return the answer of d at another point."""
+    """Return a result of d at another point."""
     other = replace(d, subject=subject, known=None)
     result = np.array(ask(other))
     d.calls = other.calls

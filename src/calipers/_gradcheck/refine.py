@@ -1,4 +1,4 @@
-"""A second look at columns: values of f near x, slopes by shorter steps, and ladders."""
+"""Refine columns: values of f near x, slopes by shorter steps, and extrapolation."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The first look at every column: two slopes, and which entries are not near their mean."""
+"""Screen every column: compare its entries with the mean of two one-sided slopes."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -35,10 +35,10 @@ class SpoiledError(Exception):
 @dataclass
 class Screening:
     """
-    The first look at columns: which of them leave some form of the derivative in doubt.
+    The screening pass: which columns leave some form of the derivative in doubt.
 
-    Where the sizes of the Jacobian are not known, it is measured in passing: what is found of
-    columns that are WAITING holds if `suffices` says so afterwards.
+    If row norms are unknown, they are accumulated during screening. Columns marked WAITING are
+    cleared afterwards if the final norms suffice.
     """
 
     differences: FiniteDifferences
@@ -57,11 +57,11 @@ class Screening:
 
     @property
     def stores(self) -> bool:
-        """Whether looks have columns of the Jacobian given, rather than one at a time."""
+        """Whether columns of the Jacobian are stored, rather than computed one at a time."""
         return self.jvp is None and self.products is None
 
     def _begin(self) -> None:
-        """Make room for one look before the first is timed."""
+        """Allocate the buffers of one thread before the first is timed."""
         self._at_once = together(self.problem.base.size) if self.stores else _AT_ONCE
         self._at_once = max(1, min(self._at_once, self.problem.coordinates))
         self._made: list[_ColumnScreen] = []
@@ -75,7 +75,7 @@ class Screening:
         return screen
 
     def _taken(self) -> "_ColumnScreen":
-        """Return a look that no other thread has."""
+        """Return buffers that no other thread uses."""
         try:
             return self._spare.pop()
         except IndexError:
@@ -86,11 +86,11 @@ class Screening:
         return self.differences.problem
 
     def results(self, count: int) -> tuple[NDArray]:
-        """Return an array for what is found of each column."""
+        """Return an array for the marks of columns."""
         return (np.zeros(count, np.int8),)
 
     def __call__(self, start: int, outs: tuple[NDArray, ...]) -> None:
-        """Look at columns from `start`, as many as stay in the caches at a time."""
+        """Screen columns from `start`, as many as stay in the caches at a time."""
         (marks,) = outs
         spare = self._spare  # that of before, should this be begun anew meanwhile
         screen = self._taken()
@@ -104,17 +104,17 @@ class Screening:
         spare.append(screen)
 
     def _parts(self, marks: NDArray) -> Iterator[tuple[int, NDArray]]:
-        """Give so many columns as are looked at together, and where they begin."""
+        """Yield blocks of columns that are screened together, and where they begin."""
         for first in range(0, len(marks), self._at_once):
             yield first, marks[first : first + self._at_once]
 
     def begin_anew(self) -> None:
-        """Forget what was seen, and ask for columns of the Jacobian from here."""
+        """Forget all results, and compute columns of the Jacobian outside of the kernels."""
         self.jvp = None
         self._begin()
 
     def measure(self) -> None:
-        """Note the sizes of rows that were found in passing."""
+        """Record the row norms that were accumulated during screening."""
         for screen in self._made:
             np.maximum(self.sizes.rows, screen.by_row.view(float), out=self.sizes.rows)
 
@@ -125,17 +125,17 @@ class Screening:
 
     @property
     def suffices(self) -> bool:
-        """Whether rows are as large as they had to be."""
+        """Whether the final row norms clear the columns marked WAITING."""
         return all(bool(np.all(screen.needs <= self.sizes.rows)) for screen in self._made)
 
     def is_clear(self, marks: NDArray) -> bool:
-        """Tell whether products leave no column in doubt, but for rows that are too small."""
+        """Return True if products leave no column in doubt, except for rows that are too small."""
         doubted = (marks != LEFT_OUT) & ((marks >= VAGUE) | self.differences.small)
         return self.suffices and not doubted.any()
 
     @property
     def least(self) -> float:
-        """Return the size of rows for which products tell that columns are clear."""
+        """Return the least row norm for which products clear all columns."""
         return max(float(screen.least[0]) for screen in self._made)
 
     @property
@@ -144,7 +144,7 @@ class Screening:
         return np.asarray(np.sum([screen.sums for screen in self._made], axis=0))
 
     def judge_slopes(self, start: int, slopes: tuple[NDArray, ...], marks: NDArray) -> None:
-        """Judge columns from `start` by slopes that were found elsewhere."""
+        """Judge columns from `start` by slopes that workers have computed."""
         screen = self._taken()
         assert isinstance(screen, _SlopeScreen)
         for first, part in self._parts(marks):
@@ -170,7 +170,7 @@ class Screening:
         return marks
 
     def criteria(self, columns: slice | NDArray) -> Criteria:
-        """Return what kernels know of the rule, for columns of this input."""
+        """Return the criteria of the kernels for columns of this input."""
         rule, sizes = self.rule, self.sizes
         rows = sizes.rows if sizes.known else self._no_limits
         column_sizes = sizes.columns[self.differences.part.start : self.differences.part.stop]
@@ -183,7 +183,7 @@ class Screening:
 def _compiled_jvp(
     differences: FiniteDifferences, jacobians: dict[str, Jacobian]
 ) -> UnitVectors | None:
-    """Return what kernels ask for columns of the Jacobian by themselves, if that is all of it."""
+    """Return the jvp that kernels can call for columns of the Jacobian, or None."""
     one, *others = jacobians.values()
     if not differences.compiled or others or not isinstance(one, Pushed):
         return None
@@ -191,7 +191,7 @@ def _compiled_jvp(
 
 
 class _ColumnScreen(ABC):
-    """A look at columns: room for those of the Jacobian, and what rows need to be clear."""
+    """The buffers of one thread that screens columns, and the row norms it needs and finds."""
 
     def __init__(self, screening: Screening, count: int) -> None:
         self.screening = screening
@@ -215,11 +215,11 @@ class _ColumnScreen(ABC):
 
     @abstractmethod
     def __call__(self, start: int, marks: NDArray) -> None:
-        """Mark in `marks` what is found of columns from `start`."""
+        """Write the marks of columns from `start`."""
 
 
 class _SlopeScreen(_ColumnScreen):
-    """A look at columns by arrays of slopes, whatever f is."""
+    """Screening by arrays of slopes, for any f."""
 
     def __init__(self, screening: Screening, count: int) -> None:
         super().__init__(screening, count)
@@ -253,7 +253,7 @@ class _SlopeScreen(_ColumnScreen):
     def _resolve(
         self, start: int, analytic: NDArray, slopes: tuple[NDArray, NDArray], marks: NDArray
     ) -> None:
-        """Resolve what is VAGUE."""
+        """Resolve VAGUE columns by slopes of longer steps."""
         differences, part = self.screening.differences, _from(start, marks)
         vague = np.flatnonzero(marks == VAGUE)
         farther = []
@@ -270,7 +270,7 @@ class _SlopeScreen(_ColumnScreen):
 
 
 class _CompiledScreen(_ColumnScreen):
-    """A look at columns of a compiled f, whose slopes are judged as they arise."""
+    """Screening of a compiled f, whose slopes are judged as they arise."""
 
     def __init__(self, screening: Screening, count: int) -> None:
         jvp = None if screening.jvp is None else screening.jvp.loop
@@ -333,12 +333,12 @@ def _from(start: int, marks: NDArray) -> slice:
 
 
 def screen_columns(screening: Screening) -> NDArray:
-    """Return what is found of each column."""
+    """Return the mark of each column."""
     return _marks(screening, 0, screening.problem.coordinates)
 
 
 def settle(screening: Screening, marks: NDArray) -> None:
-    """Look again at columns that are clear by sizes of rows, if those turned out to be smaller."""
+    """Screen WAITING columns again if the row norms turned out to be too small."""
     if not screening.suffices:
         waiting = np.flatnonzero(marks == WAITING)
         for part in runs(waiting):
@@ -351,12 +351,12 @@ def _marks(screening: Screening, start: int, count: int) -> NDArray:
         marks = _shared_out(screening, start, count)
         if screening.jvp is None or screening.jvp.asked(count):
             return marks
-    screening.begin_anew()  # asked one after the other, they say themselves what is wrong
+    screening.begin_anew()  # called one by one, f or its jvp raises the error itself
     return _shared_out(screening, start, count)
 
 
 def _shared_out(screening: Screening, start: int, count: int) -> NDArray:
-    """Have columns looked at by whoever was asked for."""
+    """Screen columns by the execution policy: in threads, here, or by workers."""
     differences = screening.differences
     seconds = 2 * count * differences.subject.seconds  # at most: a compiled loop takes less
     concurrent = all(j.concurrent for j in screening.jacobians.values())

@@ -1,4 +1,4 @@
-"""Entries that a first look leaves in doubt, and what a second one says of them."""
+"""Judge the entries that screening could not clear, by the results of refinement."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ _ALL_OF_F = 0.125  # share of the natural size from which on an error is roundin
 @dataclass
 class UndecidedEntries:
     """
-    Entries that are in doubt, in one form of the derivative: what is claimed, and what is known.
+    Entries in doubt, in one form of the derivative: analytic values, and numerical evidence.
 
-    Rules come one after the other, and each knows what those before have said.
+    Rules run in order; a later rule may override an earlier verdict.
 
     Attributes
     ----------
@@ -52,8 +52,8 @@ class UndecidedEntries:
     floor : ndarray
         The smaller of the largest entries of row and column.
     largest : ndarray
-        The same of all rows and columns of one output and one input, beside which an entry may be
-        nothing; 0 where forms of the derivative do not agree on it.
+        The same of all rows and columns of one output and one input, compared with which an entry
+        may be negligible; 0 where forms of the derivative do not agree on it.
     ceiling : ndarray
         The larger of the largest entries of row and column.
     right, left : ndarray
@@ -94,7 +94,7 @@ class UndecidedEntries:
             off, allowed = np.abs(analytic - slope), rule.allowed(analytic, slope, self.floor)
             off[~np.isfinite(slope)] = np.nan  # which is near nothing
             near = (bend == 0) & (off <= rule.share * allowed)
-            # At a cusp what is claimed may be the mean of slopes without being a derivative.
+            # At a cusp an analytic value may be the mean of slopes without being a derivative.
             self._say(INCONCLUSIVE, self._are(PASS) & (self.error > _CUSP * bend) & (bend > 0))
             # Slopes that differ have a mean that is none of f, as shorter steps know; and those of
             # a noisy f side with anything.
@@ -135,12 +135,12 @@ class UndecidedEntries:
         self._say(PASS, self._are(INCONCLUSIVE) & agree & near & np.isfinite(self.error))
 
     def where_rounded(self, rounding: NDArray) -> None:
-        """Let pass what is off by no more than f is rounded by along its natural length."""
+        """Pass entries whose difference is within rounding of f along its natural length."""
         with np.errstate(invalid="ignore"):
             self._hide(np.abs(self.analytic - self.value) + self.error <= rounding)
 
     def where_negligible(self, natural: NDArray) -> None:
-        """Let pass what is nothing beside the natural size of a derivative, slopes, or others."""
+        """Pass entries that are negligible compared with the natural size of a derivative."""
         natural = np.fmax(natural, self.largest)
         for slope in np.abs(self.right), np.abs(self.left):  # where f and its derivative are 0
             natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
@@ -163,8 +163,8 @@ class UndecidedEntries:
         """
         Blame nobody where f stands still, as by a slope that rounding hides up to that step.
 
-        One that is less than rounding of others in its row or column is none, or than what is not
-        known of others that are 0, by rounding.
+        A slope is none if it is less than rounding of others in its row or column, or than the
+        errors of others that are 0, by rounding.
         """
         stays = self._are(FAIL) & self.rule.is_locally_constant(
             self.analytic, self.value, self.error
