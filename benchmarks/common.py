@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 import calipers
-from calipers._core.threads import first_found
+from calipers._core.threads import first_result
 
 from .peers import NUMPY
 
@@ -233,7 +233,7 @@ def plain_read(a: np.ndarray, b: np.ndarray) -> Callable[[], Any]:
         return -1
 
     tasks = -(-x.size // _PIECE_WORDS)
-    return lambda: first_found(read, tasks, calipers.get_num_threads())
+    return lambda: first_result(read, tasks, calipers.get_num_threads())
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -19,7 +19,7 @@ from uuid import uuid4
 import numpy as np
 
 from ._core.arguments import warn
-from ._core.containers import several
+from ._core.containers import as_tuple
 from ._core.environment import changes, fingerprint
 from ._core.libraries import library_of
 from ._core.protocols import NDArray
@@ -237,7 +237,7 @@ def check(
     True
     """
     about, arrays = _read(path)
-    given = _inputs(path, about, arrays) if inputs is None else several(inputs)
+    given = _inputs(path, about, arrays) if inputs is None else as_tuple(inputs)
     if inputs is not None:
         _require_same(path, about["inputs"], _described(inputs))
     answer = unlimited_implementation("f", f, given)(as_inputs(given))
@@ -311,7 +311,7 @@ def _described(inputs: Any) -> list[Any]:
 
 def _is_stored(inputs: Any) -> bool:
     """Tell whether inputs are kept: those of which NumPy's file format holds all."""
-    likes, arrays = several(inputs), as_inputs(inputs)
+    likes, arrays = as_tuple(inputs), as_inputs(inputs)
     return not any(map(library_of, likes)) and (
         sum(x.nbytes for x in arrays if isinstance(x, np.ndarray)) <= _STORED_BYTES
         and not any(isinstance(x, np.ndarray) and x.dtype.isbuiltin == 2 for x in arrays)

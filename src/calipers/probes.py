@@ -16,7 +16,7 @@ import numpy as np
 
 from ._compare.tolerances import name_of
 from ._core.arguments import as_integer, brief, is_integer
-from ._core.containers import several
+from ._core.containers import as_tuple
 from ._core.types import ArrayLike, DTypeLike, PyTree
 from ._diagnose.inputs import NestedInputs, as_inputs
 from ._probes.conditioning import Condition, of_function, of_matrix
@@ -152,7 +152,7 @@ def layout(f: Callable[..., Any], inputs: PyTree) -> Trials:
     >>> bool(probes.layout(lambda x: x.ravel("K"), x))
     False
     """
-    if not any(isinstance(x, np.ndarray) for x in as_inputs(NestedInputs(several(inputs)).leaves)):
+    if not any(isinstance(x, np.ndarray) for x in as_inputs(NestedInputs(as_tuple(inputs)).leaves)):
         msg = f"inputs must hold an array, got {brief(inputs)}"
         raise ValueError(msg)
     return of_layout(f, inputs)

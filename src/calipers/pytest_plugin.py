@@ -25,9 +25,9 @@ import pytest
 from ._compare.events import listening
 
 # How far from an assertion the question may have been asked, in calls.
-_CALLERS = 5
+_MAX_CALLERS = 5
 # Arrays with more bytes are not read again for a report that nobody has asked for.
-_READ_AGAIN = 1 << 30
+_MAX_COMPARED_BYTES = 1 << 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -104,21 +104,21 @@ def calipers_approx(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return partial(import_module("calipers").approx, **options)
 
 
-class _Refusal(NamedTuple):
+class _Mismatch(NamedTuple):
     """A call that answered no: who asked, of which arrays, and under which options."""
 
     callers: tuple[tuple[CodeType, int], ...]
-    sides: tuple[Callable[[], Any], ...]
+    references: tuple[Callable[[], Any], ...]
     options: dict[str, Any]
 
     @property
-    def place(self) -> str:
-        return _place(*self.callers[0])
+    def location(self) -> str:
+        return _location(*self.callers[0])
 
     def explains(self, raised: "_Statement") -> bool:
         """Tell whether a statement asked this question, or the name in it is the answer."""
         raising = raised.code
-        if any(code is raising and line in raised.lines for code, line in self.callers):
+        if any(code is raising and line in raised.line_range for code, line in self.callers):
             return True
         code, line = self.callers[0]
         asserted = re.match(r"\s*assert (\w+)(\.all\(\))?\s*(,|$)", raised.text)
@@ -129,13 +129,13 @@ class _Refusal(NamedTuple):
 
     def compare(self) -> Any:
         """Return the report, or a sentence on why there is none; None if it would not explain."""
-        arrays = [side() for side in self.sides]
-        pairs = zip(self.sides, arrays, strict=True)
-        if any(x is None and isinstance(side, weakref.ref) for side, x in pairs):
+        arrays = [reference() for reference in self.references]
+        pairs = zip(self.references, arrays, strict=True)
+        if any(x is None and isinstance(reference, weakref.ref) for reference, x in pairs):
             return "No report: the arrays no longer exist. Keep them in variables."
         if any(map(import_module("calipers._compare.chunked").is_stream, arrays)):
             return "No report: an iterator is read only once. Pass new ones to calipers.compare."
-        if sum(getattr(side, "nbytes", 0) for side in arrays) > _READ_AGAIN:
+        if sum(getattr(reference, "nbytes", 0) for reference in arrays) > _MAX_COMPARED_BYTES:
             return (
                 "No report, as the arrays are large: calipers.compare(a, b) shows how they differ."
             )
@@ -153,28 +153,28 @@ class _Statement(NamedTuple):
     """What raised: its code and lines there, and the frames from it to the error."""
 
     code: CodeType
-    lines: range
+    line_range: range
     frames: list[FrameType]
 
     @property
-    def place(self) -> str:
-        return _place(self.code, self.lines.start)
+    def location(self) -> str:
+        return _location(self.code, self.line_range.start)
 
     @property
     def text(self) -> str:
-        return linecache.getline(self.code.co_filename, self.lines.start)
+        return linecache.getline(self.code.co_filename, self.line_range.start)
 
     def reports(self) -> Iterator[Any]:
         """Yield the reports that it has named, or just been given, and that are false."""
         shown = getattr(sys.modules.get("calipers._core.report"), "Report", ())
         first, *others = self.frames
         variables = first.f_globals | first.f_locals
-        lines = (linecache.getline(self.code.co_filename, k) for k in self.lines)
-        names = re.findall(r"[^\W\d]\w*", "".join(lines))
+        source = (linecache.getline(self.code.co_filename, k) for k in self.line_range)
+        names = re.findall(r"[^\W\d]\w*", "".join(source))
         # pytest keeps what it shows of an assertion in variables; unittest has it in arguments.
         names += [name for name in first.f_locals if name.startswith("@py_assert")]
-        held = [variables.get(name) for name in names]
-        for x in (*held, *(x for frame in others for x in frame.f_locals.values())):
+        named = [variables.get(name) for name in names]
+        for x in (*named, *(x for frame in others for x in frame.f_locals.values())):
             if isinstance(x, shown) and not x:
                 yield x
 
@@ -187,7 +187,7 @@ class _Failures:
         self._pictures: set[str] = set()
         self._compared: Any = None
         # The last ones: other threads may ask meanwhile.
-        self._refusals: deque[_Refusal] = deque(maxlen=8)
+        self._mismatches: deque[_Mismatch] = deque(maxlen=8)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
@@ -196,16 +196,18 @@ class _Failures:
                 return (yield)
             finally:
                 self._compared = None
-                self._refusals.clear()
+                self._mismatches.clear()
 
     def _note(self, a: Any, b: Any, options: dict[str, Any]) -> None:
         callers: list[tuple[CodeType, int]] = []
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and len(callers) < _CALLERS:
-            if not _passes_on(frame):
+        while frame is not None and len(callers) < _MAX_CALLERS:
+            if not _is_wrapper(frame):
                 callers.append((frame.f_code, frame.f_lineno))
             frame = frame.f_back
-        self._refusals.append(_Refusal(tuple(callers), (_weakly(a), _weakly(b)), options))
+        self._mismatches.append(
+            _Mismatch(tuple(callers), (_weak_reference(a), _weak_reference(b)), options)
+        )
 
     def pytest_assertrepr_compare(self, op: str, left: Any, right: Any) -> list[str] | None:
         equality = sys.modules.get("calipers._compare.approx")
@@ -234,13 +236,13 @@ class _Failures:
         if seed is not None:
             yield "calipers_rng", f"seed {seed}"
         assert call.excinfo is not None
-        title, report = self._found(call.excinfo.value)
+        title, report = self._explanation(call.excinfo.value)
         if title and report is not None:
             yield title, str(report)
         if self._folder is not None and hasattr(report, "plot"):
             yield "calipers' picture", self._saved(report, f"{item.nodeid}-{call.when}")
 
-    def _found(self, error: BaseException) -> tuple[str, Any]:
+    def _explanation(self, error: BaseException) -> tuple[str, Any]:
         """Return the report behind an error, and a title if the error does not hold its text."""
         if type(error).__module__.partition(".")[0] == "calipers":
             return "", getattr(error, "report", None)
@@ -251,10 +253,10 @@ class _Failures:
         statement = _statement(error.__traceback__)
         asserted = next(statement.reports(), None)
         if asserted is not None:
-            return f"calipers' report of {statement.place}", asserted
-        for refusal in reversed(self._refusals):
-            if refusal.explains(statement):
-                return f"calipers' report of {refusal.place}", refusal.compare()
+            return f"calipers' report of {statement.location}", asserted
+        for mismatch in reversed(self._mismatches):
+            if mismatch.explains(statement):
+                return f"calipers' report of {mismatch.location}", mismatch.compare()
         return "", None
 
     def _saved(self, report: Any, name: str) -> str:
@@ -275,7 +277,7 @@ class _Failures:
         return str(self._folder / name)
 
 
-def _place(code: CodeType, line: int) -> str:
+def _location(code: CodeType, line: int) -> str:
     return f"{Path(code.co_filename).name}:{line}"
 
 
@@ -285,19 +287,19 @@ def _statement(trace: TracebackType) -> _Statement:
     while trace.tb_next is not None:
         trace = trace.tb_next
         frames.append(trace.tb_frame)
-        if not _passes_on(trace.tb_frame):
+        if not _is_wrapper(trace.tb_frame):
             raising, frames = trace, [trace.tb_frame]
     code = raising.tb_frame.f_code
     first, last, *_ = list(code.co_positions())[raising.tb_lasti // 2]
     return _Statement(code, range(first or 0, (last or 0) + 1), frames)
 
 
-def _passes_on(frame: FrameType) -> bool:
+def _is_wrapper(frame: FrameType) -> bool:
     """Tell whether it is not this code that asks, or asserts, but who called it."""
     return frame.f_globals.get("__name__", "").partition(".")[0] in ("calipers", "unittest")
 
 
-def _weakly(x: Any) -> Callable[[], Any]:
+def _weak_reference(x: Any) -> Callable[[], Any]:
     """Return a weak reference, or what stands for one to a list or a number."""
     try:
         return weakref.ref(x)

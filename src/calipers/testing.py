@@ -34,17 +34,17 @@ from numpy.typing import DTypeLike
 
 from ._compare.assertions import (
     Checks,
-    Head,
-    ask_numpy,
+    Header,
     assert_within,
+    fast_equal,
+    fast_pass,
     is_array,
     is_tolerance,
-    plainly_equal,
-    plainly_pass,
     related_leaves,
-    spacings_apart,
-    steps_apart,
+    run_numpy_assertion,
+    spacing_message,
     to_array,
+    ulp_error,
     views,
 )
 from ._compare.engine import require_close
@@ -175,7 +175,7 @@ def assert_allclose(
     """
     __tracebackhide__ = True
     by_tolerances = is_tolerance(rtol) and is_tolerance(atol)
-    if by_tolerances and plainly_pass(
+    if by_tolerances and fast_pass(
         actual, desired, float(rtol), float(atol), bool(equal_nan), strict
     ):
         return
@@ -190,10 +190,10 @@ def assert_allclose(
     )
     has_unit = unit_of(atol) is not None or is_duration(atol)
     if not (is_tolerance(rtol) and (is_tolerance(atol) or has_unit)):
-        ask_numpy(by_numpy, actual, desired)
+        run_numpy_assertion(by_numpy, actual, desired)
         return
     absolute = str(atol) if has_unit else f"{atol:g}"
-    head = Head(f"Not equal to tolerance rtol={rtol:g}, atol={absolute}", err_msg, verbose)
+    head = Header(f"Not equal to tolerance rtol={rtol:g}, atol={absolute}", err_msg, verbose)
     assert_within(actual, desired, float(rtol), atol, by_numpy, head, bool(equal_nan), strict)
 
 
@@ -234,10 +234,10 @@ def assert_array_equal(
     >>> npt.assert_array_equal([1.0, float("nan")], [1, float("nan")])
     """
     __tracebackhide__ = True
-    if plainly_pass(actual, desired, 0.0, 0.0, strict=strict):
+    if fast_pass(actual, desired, 0.0, 0.0, strict=strict):
         return
     by_numpy = partial(_numpy_assert_array_equal, err_msg=err_msg, verbose=verbose, strict=strict)
-    head = Head("Arrays are not equal", err_msg, verbose)
+    head = Header("Arrays are not equal", err_msg, verbose)
     assert_within(actual, desired, 0.0, 0.0, by_numpy, head, strict=strict)
 
 
@@ -278,15 +278,15 @@ def assert_array_almost_equal(
     """
     __tracebackhide__ = True
     atol = _below_limit(decimal)
-    if atol is not None and plainly_pass(actual, desired, 0.0, atol):
+    if atol is not None and fast_pass(actual, desired, 0.0, atol):
         return
     by_numpy = partial(
         _numpy_assert_array_almost_equal, decimal=decimal, err_msg=err_msg, verbose=verbose
     )
     if atol is None:
-        ask_numpy(by_numpy, actual, desired)
+        run_numpy_assertion(by_numpy, actual, desired)
         return
-    head = Head(f"Arrays are not almost equal to {int(decimal)} decimals", err_msg, verbose)
+    head = Header(f"Arrays are not almost equal to {int(decimal)} decimals", err_msg, verbose)
     assert_within(actual, desired, 0.0, atol, by_numpy, head)
 
 
@@ -336,7 +336,7 @@ def assert_almost_equal(
         if atol is not None and abs(b - a) <= atol:
             return
     if not any(is_array(x) or isinstance(x, list | tuple) for x in (a, b)):
-        ask_numpy(_numpy_assert_almost_equal, a, b, decimal, err_msg, verbose)
+        run_numpy_assertion(_numpy_assert_almost_equal, a, b, decimal, err_msg, verbose)
         return
     a, b = to_array(a), to_array(b)
     if _is_complex(a) or _is_complex(b):
@@ -382,7 +382,7 @@ def assert_equal(
     >>> npt.assert_equal({"a": [np.arange(3), 1]}, {"a": [np.arange(3), 1.0]})
     """
     __tracebackhide__ = True
-    if plainly_equal(actual, desired) and not strict:
+    if fast_equal(actual, desired) and not strict:
         return
     if isinstance(desired, dict) and isinstance(actual, dict) and actual.keys() == desired.keys():
         for key in desired:
@@ -393,13 +393,13 @@ def assert_equal(
         and len(actual) == len(desired)
     ):
         for i, (a, b) in enumerate(zip(actual, desired, strict=True)):
-            if not plainly_equal(a, b):
+            if not fast_equal(a, b):
                 assert_equal(a, b, f"item={i}\n{err_msg}", verbose)
     elif not isinstance(desired, dict) and (is_array(actual) or is_array(desired)):
         arrays: tuple[Any, Any] = (actual, desired)
         assert_array_equal(*arrays, err_msg, verbose, strict=strict)
     else:
-        ask_numpy(_numpy_assert_equal, actual, desired, err_msg, verbose, strict=strict)
+        run_numpy_assertion(_numpy_assert_equal, actual, desired, err_msg, verbose, strict=strict)
 
 
 def assert_approx_equal(
@@ -434,7 +434,9 @@ def assert_approx_equal(
     >>> npt.assert_approx_equal(0.12345670e-20, 0.12345671e-20)
     """
     __tracebackhide__ = True
-    ask_numpy(_numpy_assert_approx_equal, *views(actual, desired), significant, err_msg, verbose)
+    run_numpy_assertion(
+        _numpy_assert_approx_equal, *views(actual, desired), significant, err_msg, verbose
+    )
 
 
 def assert_array_less(
@@ -467,7 +469,7 @@ def assert_array_less(
     >>> npt.assert_array_less([1.0, 1.5], [2.0, 2.0])
     """
     __tracebackhide__ = True
-    ask_numpy(_numpy_assert_array_less, *views(x, y), err_msg, verbose, strict=strict)
+    run_numpy_assertion(_numpy_assert_array_less, *views(x, y), err_msg, verbose, strict=strict)
 
 
 def assert_array_compare(
@@ -522,7 +524,7 @@ def assert_array_compare(
     >>> npt.assert_array_compare(np.greater_equal, [1.0, 2.0], [1.0, 1.5])
     """
     __tracebackhide__ = True
-    ask_numpy(
+    run_numpy_assertion(
         _numpy_assert_array_compare,
         comparison,
         *views(x, y),
@@ -564,12 +566,12 @@ def assert_array_almost_equal_nulp(x: ArrayLike, y: ArrayLike, nulp: float = 1) 
     try:
         _numpy_assert_array_almost_equal_nulp(a, b, nulp)
     except AssertionError as error:
-        raise steps_apart(str(error), a, b, nulp, equal_nan=False) from None
+        raise ulp_error(str(error), a, b, nulp, equal_nan=False) from None
     except ValueError:
         a, b = np.asarray(a), np.asarray(b)
         if a.shape != b.shape or np.result_type(a, b) != np.longdouble:
             raise
-        raise ClosenessError(spacings_apart(a, b, nulp)) from None
+        raise ClosenessError(spacing_message(a, b, nulp)) from None
 
 
 def assert_array_max_ulp(
@@ -609,7 +611,7 @@ def assert_array_max_ulp(
         return _numpy_assert_array_max_ulp(x, y, maxulp, dtype)
     except AssertionError as error:
         x, y = (x, y) if dtype is None else (np.asarray(z, dtype) for z in (x, y))
-        raise steps_apart(str(error), x, y, maxulp, equal_nan=True) from None
+        raise ulp_error(str(error), x, y, maxulp, equal_nan=True) from None
 
 
 def assert_close(

@@ -565,7 +565,7 @@ def test():
         assert "calipers' report of test_a_helper_in_a_long_statement.py:5" in text
 
     def test_large_arrays_are_not_read_again(self, run, monkeypatch):
-        monkeypatch.setattr("calipers.pytest_plugin._READ_AGAIN", 100)
+        monkeypatch.setattr("calipers.pytest_plugin._MAX_COMPARED_BYTES", 100)
         _, text = run("def test():\n    a = np.ones(30)\n    assert cal.allclose(a, 0)", failed=1)
         assert "No report, as the arrays are large: calipers.compare(a, b) shows how" in text
 

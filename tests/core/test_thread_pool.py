@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._core.threads import as_task, first_found
+from calipers._core.threads import as_task, first_result
 
 LARGE = 3_000_000  # a pair of float64 is 48 MB: well above what one thread does alone
 
@@ -132,11 +132,11 @@ def test_tasks_run_in_order_and_stop_at_a_finding(threads):
         time.sleep(0.001)
         return task * 10 if task in (17, 18, 60) else -1
 
-    assert first_found(work, 1000, threads) in (170,)
+    assert first_result(work, 1000, threads) in (170,)
     assert set(range(18)) <= set(started)
     assert len(started) <= 18 + 2 * threads
-    assert first_found(lambda task: -1, 50, threads) == -1
-    assert first_found(lambda task: task, 0, threads) == -1
+    assert first_result(lambda task: -1, 50, threads) == -1
+    assert first_result(lambda task: task, 0, threads) == -1
 
 
 def test_the_first_in_order_is_returned_though_a_later_one_was_found_before():
@@ -150,7 +150,7 @@ def test_the_first_in_order_is_returned_though_a_later_one_was_found_before():
             assert later.wait(60)
         return 100 + task
 
-    assert first_found(work, 1000, 2) == 100
+    assert first_result(work, 1000, 2) == 100
     assert sorted(started) == [0, 1]
 
 
@@ -167,7 +167,7 @@ def test_an_error_stops_the_others_and_arrives(in_helper):
         return -1
 
     with pytest.raises(ZeroDivisionError):
-        first_found(work, 2000, 2)
+        first_result(work, 2000, 2)
     assert len(started) < 100
     assert calipers.allclose(*pair())
 
@@ -185,7 +185,7 @@ def test_no_helper_outlives_a_call_whose_own_share_fails():
         return -1
 
     with pytest.raises(RuntimeError, match="of this thread"):
-        first_found(work, 2, 2)
+        first_result(work, 2, 2)
     assert ended
 
 
@@ -200,7 +200,7 @@ def test_what_a_helper_raises_is_raised():
         return -1
 
     with pytest.raises(RuntimeError, match="of a helper"):
-        first_found(work, 2, 2)
+        first_result(work, 2, 2)
 
 
 def test_eight_threads_call_at_once():
@@ -412,25 +412,25 @@ def test_tasks_of_a_task_wait_for_no_thread():
         both.wait(10)
         array = np.zeros(3)
         reference = weakref.ref(array)
-        first_found(lambda _, array=array: int(array[0]) - 1, 3, 2)
+        first_result(lambda _, array=array: int(array[0]) - 1, 3, 2)
         del array
         gc.collect()
         kept.append(reference() is not None)
         both.wait(10)
         return -1
 
-    first_found(outer, 2, 2)
+    first_result(outer, 2, 2)
     assert kept == [False, False]
     # A task alone shares its own.
     seen = set()
-    first_found(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
+    first_result(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
     assert len(seen) == 2
 
 
 def test_who_is_one_of_many_threads_keeps_to_itself():
     seen = set()
     with as_task():
-        first_found(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
+        first_result(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
     assert seen == {threading.get_ident()}
-    first_found(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
+    first_result(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
     assert len(seen) == 2

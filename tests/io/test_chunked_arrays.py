@@ -523,7 +523,7 @@ def test_views_of_maps_are_compared_as_what_they_show(tmp_path, limit):
 @pytest.mark.usefixtures("_small_blocks")
 def test_maps_of_other_orders_are_read_in_runs(tmp_path, orders, shape, monkeypatch):
     x, y = pair(shape, "f8")
-    monkeypatch.setattr(MemmapSource, "_let_go", lambda _: pytest.fail("copied from the map"))
+    monkeypatch.setattr(MemmapSource, "_drop_pages", lambda _: pytest.fail("copied from the map"))
     maps = []
     for order, z in zip(orders, (x, y), strict=True):
         path = tmp_path / f"{len(maps)}.npy"

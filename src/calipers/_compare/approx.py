@@ -15,7 +15,7 @@ from .tolerances import checked_options
 __all__ = ["Approx", "approx"]
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
-_WIDTH = 40  # characters of a value in a message
+_MAX_TEXT_LENGTH = 40  # characters of a value in a message
 _PYTEST_ATOL = 1e-12  # of pytest.approx, if only rel= is passed
 
 
@@ -25,10 +25,10 @@ def shortened(x: Any) -> str:
         text = " ".join(repr(x).split())
     except Exception:  # a test is about to fail for another reason
         text = object.__repr__(x)
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[: _MAX_TEXT_LENGTH - 3]}..."
 
 
-def _of_pytest(options: dict[str, Any]) -> str:
+def _advice_for_pytest_names(options: dict[str, Any]) -> str:
     """Write the options that mean the same as those of pytest.approx among some."""
     names = [name for name in ("rel", "abs", "nan_ok") if name in options]
     if not names:
@@ -197,9 +197,11 @@ def approx(expected: PyTree, **options: Unpack[CompareOptions]) -> Approx:
     """
     for name in options:
         if name not in CompareOptions.__annotations__:
-            known = ", ".join(CompareOptions.__annotations__)
-            advice = _of_pytest(dict(options))
-            msg = f"approx() got an unexpected keyword argument {name!r}{advice}; it takes {known}"
+            keywords = ", ".join(CompareOptions.__annotations__)
+            advice = _advice_for_pytest_names(dict(options))
+            msg = (
+                f"approx() got an unexpected keyword argument {name!r}{advice}; it takes {keywords}"
+            )
             raise TypeError(msg)
     defaults: CompareOptions = {"check_dtype": False}
     if is_weak(expected):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.testing import build_err_msg
 
 from .._core.arguments import attribute
-from .._core.arrays import as_array, as_pair, has_own_functions, in_memory
+from .._core.arrays import as_array, as_pair, in_memory, overrides_numpy
 from .._core.dtypes import is_comparable, working_dtypes
-from .._core.libraries import HELD_TYPES, library_of, on_device
+from .._core.libraries import IN_MEMORY_TYPES, library_of, on_device
 from ..interop.frames import is_column, is_frame
 from ..interop.stores import field_names
 from ..interop.times import is_duration
@@ -19,7 +19,7 @@ from ..interop.torch import Torch, difference, members, require_known_layout
 from ..interop.units import UnitError, unit_of
 from . import compare as comparison
 from .chunked import MEMORY_LIMIT, chunked_pair
-from .elementwise import alike, plainly_close
+from .elementwise import as_alike_arrays, fast_all_close
 from .nested import Leaf, have_named_parts, leaves, require_depth
 from .reports import ClosenessError
 
@@ -56,16 +56,16 @@ def related_leaves(
             yield Leaf(path, actual, expected, text)
         for i, (a, b) in enumerate(zip(actual, expected, strict=False)):
             part = related_leaves(a, b, checks, f"{path}[{i}]", depth + 1)
-            yield from part if len(actual) == len(expected) else _of_kin(part)
+            yield from part if len(actual) == len(expected) else _until_unrelated(part)
     elif _are(actual, expected, Mapping):
         same_keys = actual.keys() == expected.keys()
         for key, value in actual.items():
-            place = f"{path}[{key!r}]"
+            item_path = f"{path}[{key!r}]"
             if key in expected:
-                part = related_leaves(value, expected[key], checks, place, depth + 1)
-                yield from part if same_keys else _of_kin(part)
+                part = related_leaves(value, expected[key], checks, item_path, depth + 1)
+                yield from part if same_keys else _until_unrelated(part)
             else:
-                yield Leaf(place, value, None, "only in actual")
+                yield Leaf(item_path, value, None, "only in actual")
         for key, value in expected.items():
             if key not in actual:
                 yield Leaf(f"{path}[{key!r}]", None, value, "only in expected")
@@ -85,7 +85,7 @@ def related_leaves(
         yield from _arrays(path, actual, expected, checks)
 
 
-def _of_kin(part: Iterator[Leaf]) -> Iterator[Leaf]:
+def _until_unrelated(part: Iterator[Leaf]) -> Iterator[Leaf]:
     """Yield leaves up to types that are not related: their containers differ, and that is said."""
     with suppress(TypeError):
         yield from part
@@ -148,10 +148,10 @@ def _arrays(path: str, actual: Any, expected: Any, checks: Checks) -> Iterator[L
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 _NAMES = ("actual", "desired")
-_SIMPLE = frozenset({bool, int, float, np.float64, str})
+_SIMPLE_TYPES = frozenset({bool, int, float, np.float64, str})
 
 
-class Head:
+class Header:
     """What is said before a report: NumPy's header, and what the caller wants said."""
 
     def __init__(self, header: str, err_msg: object, verbose: bool) -> None:
@@ -159,7 +159,7 @@ class Head:
         self.err_msg: str = str(err_msg)
         self.verbose: bool = verbose
 
-    def before(self, report: str) -> str:
+    def prepend_to(self, report: str) -> str:
         """Write it, and the report or its first line."""
         head = build_err_msg([], self.err_msg, header=self.header, verbose=False)
         text = report if self.verbose else report.partition("\n")[0]
@@ -173,18 +173,18 @@ class Head:
         )
 
 
-def plainly_equal(actual: Any, desired: Any) -> bool:
+def fast_equal(actual: Any, desired: Any) -> bool:
     """Return True if two numbers or texts are equal; False leaves that to NumPy.
 
     Its `assert_equal` also compares the signs of zeros.
     """
-    if not _SIMPLE.issuperset((type(actual), type(desired))):
+    if not _SIMPLE_TYPES.issuperset((type(actual), type(desired))):
         return False
     signed = isinstance(actual, float) or isinstance(desired, float)
     return bool(actual == desired and (actual != 0 or not signed))
 
 
-def plainly_pass(
+def fast_pass(
     actual: Any, desired: Any, rtol: float, atol: Any, equal_nan: bool = True, strict: bool = False
 ) -> bool:
     """Return True if small arrays or numbers are close; False leaves that to `assert_within`.
@@ -192,16 +192,16 @@ def plainly_pass(
     Other than in `allclose`, numbers are arrays of their dtype, and shapes broadcast from numbers
     alone.
     """
-    if not HELD_TYPES.issuperset((type(actual), type(desired))):
+    if not IN_MEMORY_TYPES.issuperset((type(actual), type(desired))):
         return False
     a, b = np.asarray(actual), np.asarray(desired)
     if a.shape != b.shape and (strict or () not in (a.shape, b.shape)):
         return False
     if strict and a.dtype != b.dtype:
         return False
-    verdict = plainly_close(a, b, rtol, atol, equal_nan)
-    if verdict is None and (pair := alike(a, b)) is not None:
-        verdict = plainly_close(*pair, rtol, atol, equal_nan)
+    verdict = fast_all_close(a, b, rtol, atol, equal_nan)
+    if verdict is None and (pair := as_alike_arrays(a, b)) is not None:
+        verdict = fast_all_close(*pair, rtol, atol, equal_nan)
     return bool(verdict)
 
 
@@ -211,13 +211,13 @@ def assert_within(
     rtol: float,
     atol: Any,
     by_numpy: Callable[[Any, Any], None],
-    head: Head,
+    head: Header,
     equal_nan: bool = True,
     strict: bool = False,
 ) -> None:
     """Compare two arrays by kernels; where there are none for them, let NumPy."""
     if _is_left_to_numpy(actual, desired) and not is_duration(atol):
-        _ask_numpy_of_any(by_numpy, actual, desired)
+        _run_numpy_on_any(by_numpy, actual, desired)
         return
     if _by_fields(actual, desired):
         comparison.assert_close(
@@ -227,7 +227,7 @@ def assert_within(
             atol=atol,
             equal_nan=equal_nan,
             check_dtype=strict,
-            msg=head.before,
+            msg=head.prepend_to,
         )
         return
     a, b = arrays = to_array(actual), to_array(desired)
@@ -236,10 +236,10 @@ def assert_within(
         try:
             pair = as_pair(a, b, _NAMES)
         except UnitError as error:
-            raise ClosenessError(head.before(str(error))) from None
+            raise ClosenessError(head.prepend_to(str(error))) from None
         compared_exactly = is_comparable(pair.a, pair.b) or is_duration(atol)
         if pair.dtypes is None and not compared_exactly:
-            _ask_numpy_of_any(by_numpy, pair.a, pair.b)
+            _run_numpy_on_any(by_numpy, pair.a, pair.b)
             return
         arrays = pair.a, pair.b  # a number of pint has neither shape nor dtype
         if pair.unit is None:
@@ -257,7 +257,7 @@ def assert_within(
         equal_nan=equal_nan,
         check_dtype=False,
         check_shape=False,
-        msg=head.before,
+        msg=head.prepend_to,
     )
 
 
@@ -276,10 +276,10 @@ def _by_fields(a: Any, b: Any) -> bool:
     return all(is_frame(x) or is_column(x) or (type(x) in types and field_names(x)) for x in (a, b))
 
 
-def _ask_numpy_of_any(by_numpy: Callable[[Any, Any], None], a: Any, b: Any) -> None:
+def _run_numpy_on_any(by_numpy: Callable[[Any, Any], None], a: Any, b: Any) -> None:
     """Let NumPy judge, and add to its error on dates which tolerance they take."""
     try:
-        ask_numpy(by_numpy, a, b)
+        run_numpy_assertion(by_numpy, a, b)
     except TypeError as error:
         if "M" in np.asarray(a).dtype.kind + np.asarray(b).dtype.kind:
             advice = "pass rtol=0 and atol=numpy.timedelta64(...), or use assert_array_equal"
@@ -287,7 +287,7 @@ def _ask_numpy_of_any(by_numpy: Callable[[Any, Any], None], a: Any, b: Any) -> N
         raise
 
 
-def ask_numpy(assertion: Callable[..., None], *args: Any, **options: Any) -> None:
+def run_numpy_assertion(assertion: Callable[..., None], *args: Any, **options: Any) -> None:
     """Let NumPy judge, and raise what it raises as the error of this module."""
     try:
         assertion(*args, **options)
@@ -295,14 +295,14 @@ def ask_numpy(assertion: Callable[..., None], *args: Any, **options: Any) -> Non
         raise ClosenessError(str(error)) from None
 
 
-def spacings_apart(x: Any, y: Any, nulp: float) -> str:
+def spacing_message(x: Any, y: Any, nulp: float) -> str:
     """Return the message on arrays of longdouble, on which NumPy raises ValueError instead."""
     with np.errstate(all="ignore"):
         distance = np.abs(x - y) / np.spacing(np.maximum(np.abs(x), np.abs(y)))
     return f"Arrays are not equal to {nulp} ULP (max is {np.max(distance):g})"
 
 
-def steps_apart(text: str, a: Any, b: Any, steps: Any, equal_nan: bool) -> ClosenessError:
+def ulp_error(text: str, a: Any, b: Any, steps: Any, equal_nan: bool) -> ClosenessError:
     """Return the error of arrays that NumPy says are too far apart, with a report if it agrees."""
     a, b = np.asarray(a), np.asarray(b)
     # Of complex numbers NumPy measures the modulus, calipers the parts.
@@ -337,7 +337,7 @@ def to_array(x: Any) -> Any:
         type(x) is np.ndarray
         or is_frame(x)
         or (hasattr(x, "dtype") and hasattr(x, "shape"))
-        or has_own_functions(x)
+        or overrides_numpy(x)
     ):
         return x
     array = np.asanyarray(x)

@@ -29,11 +29,11 @@ from ..interop.frames import columns, is_frame
 from ..interop.times import common_format, distances, in_ticks, is_duration, time_format
 from ..interop.units import tolerance_in, unit_of
 from .chunked import MEMORY_LIMIT, chunked_pair, is_stream
-from .elementwise import PairKernel, alike, as_tolerances, plainly_close, plainly_each
+from .elementwise import PairKernel, as_alike_arrays, as_tolerances, fast_all_close, fast_each_close
 from .events import has_listeners, notify_mismatch
 from .nested import have_named_parts
 
-_Place = tuple[int, ...] | None
+_MaybeIndex = tuple[int, ...] | None
 
 __all__ = [
     "allclose",
@@ -161,9 +161,9 @@ def allclose(
     """
     verdict = None
     if axis is None and memory_limit == MEMORY_LIMIT:  # else they are checked first
-        verdict = plainly_close(a, b, rtol, atol, equal_nan)
-        if verdict is None and (pair := alike(a, b)) is not None:
-            verdict = plainly_close(*pair, rtol, atol, equal_nan)
+        verdict = fast_all_close(a, b, rtol, atol, equal_nan)
+        if verdict is None and (pair := as_alike_arrays(a, b)) is not None:
+            verdict = fast_all_close(*pair, rtol, atol, equal_nan)
     if verdict is None:
         verdict = _close(a, b, rtol, atol, equal_nan, axis, memory_limit)
     if verdict is False:  # and not the verdicts of rows
@@ -185,9 +185,9 @@ def _close(
             msg = "axis is not supported for arrays on a device: use isclose(a, b).all(axis)"
             raise TypeError(msg)
         return device_module("closeness").ask_allclose(a, b, rtol, atol, equal_nan).result()
-    spread = chunked_pair(memory_limit, a=a, b=b)
-    if spread is not None:
-        return spread.every(_by_blocks(rtol, atol, equal_nan, axis))
+    chunked = chunked_pair(memory_limit, a=a, b=b)
+    if chunked is not None:
+        return chunked.every(_block_test(rtol, atol, equal_nan, axis))
     if have_named_parts(a, b):
         if axis is not None:
             msg = "axis is not supported for records and frames: call allclose for each field"
@@ -206,10 +206,10 @@ def _close(
         if axis is None:
             return bool(_by_numpy(_numpy_allclose, a, b, pair, rtol, atol, equal_nan))
         return np.all(_by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan), axis=axis)
-    question = PairKernel(pair, rtol, atol, equal_nan)
+    kernel = PairKernel(pair, rtol, atol, equal_nan)
     if axis is None:
-        return question.all_close()
-    return _in_library(question.rows_close(axis), pair)
+        return kernel.all_close()
+    return _in_library(kernel.rows_close(axis), pair)
 
 
 def _agree_by_compare(
@@ -223,7 +223,7 @@ def _agree_by_compare(
     )
 
 
-def _by_blocks(rtol: Any, atol: Any, equal_nan: bool, axis: Any) -> Callable[..., bool]:
+def _block_test(rtol: Any, atol: Any, equal_nan: bool, axis: Any) -> Callable[..., bool]:
     """Return the question that is asked of each pair of blocks."""
     if axis is not None:
         msg = "axis is not supported for arrays in chunks: call allclose for each row"
@@ -312,9 +312,9 @@ def isclose(
     array([ True, False])
     """
     x, y = host_views(a, b) or (a, b)
-    verdicts = plainly_each(x, y, rtol, atol, equal_nan)
+    verdicts = fast_each_close(x, y, rtol, atol, equal_nan)
     if verdicts is not None:
-        _tell(verdicts, a, b, rtol, atol, equal_nan)
+        _notify_unless_close(verdicts, a, b, rtol, atol, equal_nan)
         library = library_of(a)
         return verdicts[()] if library is None else library.from_numpy(verdicts)
     if on_device(a=a, b=b):
@@ -332,7 +332,7 @@ def isclose(
     if pair.dtypes is None:
         return _by_numpy(_numpy_isclose, x, y, pair, relative, absolute, equal_nan)
     verdicts = PairKernel(pair, relative, absolute, equal_nan).each_close()
-    _tell(verdicts, a, b, rtol, atol, equal_nan)
+    _notify_unless_close(verdicts, a, b, rtol, atol, equal_nan)
     return _in_library(verdicts, pair)
 
 
@@ -352,7 +352,9 @@ def _frames_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDAr
     return np.column_stack(verdicts) if verdicts else np.empty((len(a), 0), bool)
 
 
-def _tell(verdicts: NDArray, a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> None:
+def _notify_unless_close(
+    verdicts: NDArray, a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool
+) -> None:
     """Tell those who listen, whose arrays are then looked at whole, that some are not close."""
     if has_listeners() and not verdicts.all():
         notify_mismatch(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
@@ -371,14 +373,14 @@ def _comparable(a: Any, b: Any) -> ArrayPair:
     pair = as_pair(a, b)
     if pair.dtypes is not None or _ticks_of(pair) is not None:
         return pair
-    for name, given, x in (("a", a, pair.a), ("b", b, pair.b)):
+    for name, original, x in (("a", a, pair.a), ("b", b, pair.b)):
         if x.dtype.kind in "SUTVM" and kernel_dtype(x.dtype) is None:
             msg = f"{name} has dtype {x.dtype}, whose elements have no distance: use array_equal"
-            if isinstance(given, Mapping):  # of which these are the names
-                kind = type(given).__name__
+            if isinstance(original, Mapping):  # of which these are the names
+                kind = type(original).__name__
                 msg = f"{name} is a mapping, {kind}: pass its arrays, or use compare"
-            elif isinstance(given, str):
-                msg += f"; load it if it names a file: {given!r:.60}"
+            elif isinstance(original, str):
+                msg += f"; load it if it names a file: {original!r:.60}"
             raise TypeError(msg)
     return pair
 
@@ -426,7 +428,7 @@ def _times_close(
     return np.ma.array(close, mask=np.logical_or.reduce(masks)) if masks else close[()]
 
 
-def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: ArrayPair, *rest: Any) -> Any:
+def _by_numpy(function: Callable[..., Any], a: Any, b: Any, pair: ArrayPair, *rest: Any) -> Any:
     """Ask NumPy about the caller's own objects, unless it cannot know them."""
     require_numbers(a=a, b=b)
     ticks = _ticks_of(pair)
@@ -435,17 +437,17 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: ArrayPair, *rest
             close = each_close(pair.a, pair.b, *as_tolerances(*rest[:2]), rest[2])
         else:
             close = _times_close(pair, ticks, *rest)
-        return close if answer is _numpy_isclose else close.all()
+        return close if function is _numpy_isclose else close.all()
     # Python's numbers have no dtype of their own; all else is in memory, as dask's arrays were not.
     operands = [x if is_weak(x) else array for x, array in zip((a, b), pair[:2], strict=True)]
     try:
         with np.errstate(all="ignore"):
-            return answer(*operands, *rest)
+            return function(*operands, *rest)
     except Exception as error:  # the objects' own arithmetic may raise anything
         kinds = pair.a.dtype.kind + pair.b.dtype.kind
         if "O" in kinds and _are_numbers(pair):
             # No complex number is made of an integer beyond all floats.
-            return _each_by_compare(answer, pair.a, pair.b, *rest)
+            return _each_by_compare(function, pair.a, pair.b, *rest)
         if "m" in kinds and isinstance(error, TypeError):
             msg = (
                 f"a has dtype {pair.a.dtype} and b {pair.b.dtype}, whose elements have no distance"
@@ -464,10 +466,10 @@ def _are_numbers(pair: ArrayPair) -> bool:
 
 
 def _each_by_compare(
-    answer: Callable[..., Any], a: NDArray, b: NDArray, rtol: Any, atol: Any, equal_nan: bool
+    function: Callable[..., Any], a: NDArray, b: NDArray, rtol: Any, atol: Any, equal_nan: bool
 ) -> Any:
     """Compare numbers that NumPy's function does not take, as `compare` does."""
     agree = partial(_agree_by_compare, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
-    if answer is _numpy_allclose:
+    if function is _numpy_allclose:
         return agree(a, b)
     return np.asarray(np.frompyfunc(agree, 2, 1)(a, b), bool)[()]

@@ -12,7 +12,7 @@ import numpy as np
 from .._core.arguments import reader_of
 from .._core.types import CompareOptions, Plain, PyTree
 from .chunked import MEMORY_LIMIT
-from .elementwise import plainly_agree
+from .elementwise import fast_agree
 from .engine import all_pass, compare_leaves, require_close
 from .nested import Leaf, are_nested, leaves
 from .reports import Comparison, NestedComparison
@@ -22,7 +22,7 @@ __all__ = ["assert_close", "compare"]
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 # Options beside which two arrays are asked plainly.
-_OF_PLAIN = {"rtol", "atol", "equal_nan", "check_dtype", "check_shape"}
+_FAST_OPTIONS = {"rtol", "atol", "equal_nan", "check_dtype", "check_shape"}
 
 
 @overload
@@ -223,7 +223,7 @@ def assert_close(
     by_tolerances = tolerance is None and max_ulp is None and memory_limit == MEMORY_LIMIT
     counted = type(max_mismatches) is int  # else it is checked first: 0.0 is no count
     plain = by_tolerances and counted and max_mismatches == max_mismatch_ratio == 0
-    if plain and plainly_agree(actual, expected, rtol, atol, equal_nan):
+    if plain and fast_agree(actual, expected, rtol, atol, equal_nan):
         return
     options = checked_options(
         rtol,
@@ -242,9 +242,9 @@ def assert_close(
 
 def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool:
     """Tell whether the report of `compare` is true, without one if the verdict can be had alone."""
-    if options.keys() <= _OF_PLAIN:
+    if options.keys() <= _FAST_OPTIONS:
         rtol, atol, equal_nan = map(options.get, ("rtol", "atol", "equal_nan"))
-        verdict = plainly_agree(actual, expected, rtol, atol, equal_nan)
+        verdict = fast_agree(actual, expected, rtol, atol, equal_nan)
         if verdict is not None:
             return verdict
     checked = checked_options(**options)

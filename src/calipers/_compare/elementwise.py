@@ -19,7 +19,7 @@ from .._core.arrays import (
 )
 from .._core.dtypes import COMPLEX128, FLOAT64, DType, record_names, widest, working_dtypes
 from .._core.jit import Kernels
-from .._core.libraries import HELD_TYPES, host_views
+from .._core.libraries import IN_MEMORY_TYPES, host_views
 from .._core.protocols import NDArray
 from .._execution.passes import SERIAL_BYTES, BlockCall, converted, fill, scan, scan_views
 from .._kernels.closeness import COLUMNS_APART, FIRST_APART, MASK, MASK_EACH, ROWS_APART
@@ -29,15 +29,15 @@ from .statistics import tally_pair
 from .tolerances import default_of
 
 # Rows from here on are passes of their own, each with its threads and its early stop.
-_LONG_ROW = 1 << 14
+_LONG_ROW_ELEMENTS = 1 << 14
 # An array that is not in C order is copied up to here: about as much as buffers take.
-_GATHERED_BYTES = 1 << 17
+_MAX_COPIED_BYTES = 1 << 17
 # The format of numbers that have one.
 _FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
-_ARRAYS_AND_NUMBERS = HELD_TYPES - {list, tuple}
+_ARRAYS_AND_NUMBERS = IN_MEMORY_TYPES - {list, tuple}
 
 
-def _plainly(
+def _fast_call(
     kernels: Kernels, a: Any, b: Any, rtol: Any = 0.0, atol: Any = 0.0, strided: Any = None
 ) -> tuple[Callable[..., Any], NDArray, NDArray] | None:
     """Return a kernel, and two vectors for it, where nothing has to be converted; else None.
@@ -58,13 +58,13 @@ def _plainly(
     ):
         return None
     contiguous = a.flags.c_contiguous and b.flags.c_contiguous
-    as_they_lie = strided is not None and a.ndim == 1 and not contiguous
-    kernel = (strided if as_they_lie else kernels).get(a.dtype)
+    is_strided = strided is not None and a.ndim == 1 and not contiguous
+    kernel = (strided if is_strided else kernels).get(a.dtype)
     if kernel is None:
         return None
-    if contiguous or as_they_lie:
+    if contiguous or is_strided:
         return (kernel, a, b) if a.ndim == 1 else (kernel, a.ravel(), b.ravel())
-    if a.nbytes > _GATHERED_BYTES:
+    if a.nbytes > _MAX_COPIED_BYTES:
         return None
     order: Any = "K" if a.ndim > 1 and a.strides == b.strides else "C"
     return kernel, a.ravel(order), b.ravel(order)
@@ -72,11 +72,11 @@ def _plainly(
 
 def _as_floats(x: Any) -> Any:
     """Return a short list of Python's floats as an array; other lists as they are."""
-    short = len(x) <= _GATHERED_BYTES // FLOAT64.itemsize
+    short = len(x) <= _MAX_COPIED_BYTES // FLOAT64.itemsize
     return np.array(x) if short and set(map(type, x)) == {float} else x
 
 
-def alike(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
+def as_alike_arrays(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
     """Convert small arrays, lists of floats or an array and a number to one dtype and shape.
 
     Python's numbers take the dtype of the array (NEP 50). None if one of the two is neither, if
@@ -103,17 +103,17 @@ def alike(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
     return None if copies is None else (copies[0], copies[1])
 
 
-def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool | None:
+def fast_all_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool | None:
     """Return whether contiguous arrays of one dtype and shape are close; None for all others."""
     if type(a) is not np.ndarray:
         views = host_views(a, b)
         if views is None:
             return None
         a, b = views
-    plain = _plainly(FIRST_APART, a, b, rtol, atol)
-    if plain is None:
+    call = _fast_call(FIRST_APART, a, b, rtol, atol)
+    if call is None:
         return None
-    kernel, x, y = plain
+    kernel, x, y = call
     if x.nbytes <= SERIAL_BYTES // 2:
         at: int = kernel(x, y, rtol, atol, equal_nan)
     else:
@@ -121,7 +121,7 @@ def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool
     return at < 0
 
 
-def plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool | None:
+def fast_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool | None:
     """Ask two arrays, or two numbers, of one format; None where more has to be asked."""
     format_of = _FORMATS.get(type(actual))
     if format_of is not None and _FORMATS.get(type(expected)) is format_of:
@@ -133,21 +133,21 @@ def plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: A
         actual, expected = views
     if rtol is None and atol is None:
         rtol, atol = default_of(actual.dtype)
-    return plainly_close(actual, expected, rtol, atol, bool(equal_nan))
+    return fast_all_close(actual, expected, rtol, atol, bool(equal_nan))
 
 
-def plainly_each(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray | None:
-    """Return for each element whether it is close, if `_plainly` or `alike` take the arrays."""
+def fast_each_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray | None:
+    """Return for each element whether it is close, if `_fast_call` or `alike` take the arrays."""
     for x in (a, b):  # the result has the order of the arrays
         if type(x) is np.ndarray and x.ndim > 1 and not x.flags.c_contiguous:
             return None
-    plain = _plainly(MASK, a, b, rtol, atol)
-    if plain is None and (pair := alike(a, b)) is not None:
+    call = _fast_call(MASK, a, b, rtol, atol)
+    if call is None and (pair := as_alike_arrays(a, b)) is not None:
         a, b = pair
-        plain = _plainly(MASK, a, b, rtol, atol)
-    if plain is None:
+        call = _fast_call(MASK, a, b, rtol, atol)
+    if call is None:
         return None
-    kernel, x, y = plain
+    kernel, x, y = call
     out = np.empty(a.shape, dtype=bool)
     if x.nbytes <= SERIAL_BYTES // 2:
         kernel(x, y, rtol, atol, equal_nan, out.ravel())
@@ -174,15 +174,15 @@ class PairKernel:
         self._equal_nan = equal_nan
         self._arrays: list[NDArray] = [pair.a, pair.b]
         self._dtypes = list(pair.dtypes)
-        self._own_tolerances = type(self._rtol) is not float or type(self._atol) is not float
-        if self._own_tolerances:
+        self._has_tolerance_arrays = type(self._rtol) is not float or type(self._atol) is not float
+        if self._has_tolerance_arrays:
             self._arrays += [np.asarray(self._rtol), np.asarray(self._atol)]
             self._dtypes = [*map(widest, pair.dtypes), FLOAT64, FLOAT64]
         self._shape = broadcast_shape(self._arrays, ("a", "b", "rtol", "atol"))
 
     def all_close(self) -> bool:
         """Answer for all elements, stopping at the first that is not close."""
-        return scan(self._first_apart(), self._arrays, self._dtypes) < 0
+        return scan(self._first_mismatch(), self._arrays, self._dtypes) < 0
 
     def each_close(self) -> NDArray:
         """Answer for each element."""
@@ -203,15 +203,17 @@ class PairKernel:
             pass
         elif _innermost(arrays[0], others) < _innermost(arrays[0], axes):
             # Memory runs across the rows: take an element of each row in turn.
-            turned = [x.transpose(*axes, *others) for x in arrays]
-            self._scan_rows(COLUMNS_APART, turned, out, lambda position: position % out.size)
+            transposed = [x.transpose(*axes, *others) for x in arrays]
+            self._scan_rows(COLUMNS_APART, transposed, out, lambda position: position % out.size)
         else:
-            turned = [x.transpose(*others, *axes) for x in arrays]
-            if width < _LONG_ROW:
-                self._scan_rows(ROWS_APART, turned, out, lambda position: position // width)
+            transposed = [x.transpose(*others, *axes) for x in arrays]
+            if width < _LONG_ROW_ELEMENTS:
+                self._scan_rows(ROWS_APART, transposed, out, lambda position: position // width)
             else:
                 for row in np.ndindex(out.shape):
-                    out[row] = scan(self._first_apart(), [x[row] for x in turned], self._dtypes) < 0
+                    out[row] = (
+                        scan(self._first_mismatch(), [x[row] for x in transposed], self._dtypes) < 0
+                    )
         return out
 
     def _scan_rows(
@@ -223,7 +225,7 @@ class PairKernel:
     ) -> None:
         verdicts = out.reshape(-1)
         equal_nan, rtol, atol = self._equal_nan, self._rtol, self._atol
-        if self._own_tolerances:
+        if self._has_tolerance_arrays:
             mask = self._mask()
 
             def call(start: int, *blocks: NDArray) -> int:
@@ -246,23 +248,23 @@ class PairKernel:
 
     def _mask(self) -> BlockCall:
         equal_nan = self._equal_nan
-        if self._own_tolerances:
+        if self._has_tolerance_arrays:
             each = self._kernel(MASK_EACH)
             return lambda _, x, y, rtol, atol, out: each(x, y, rtol, atol, equal_nan, out)
         kernel, rtol, atol = self._kernel(MASK), self._rtol, self._atol
         return lambda _, x, y, out: kernel(x, y, rtol, atol, equal_nan, out)
 
-    def _first_apart(self) -> BlockCall:
+    def _first_mismatch(self) -> BlockCall:
         equal_nan = self._equal_nan
-        if self._own_tolerances:
+        if self._has_tolerance_arrays:
             mask = self._mask()
 
-            def first_apart(start: int, *blocks: NDArray) -> int:
+            def first_mismatch(start: int, *blocks: NDArray) -> int:
                 verdicts = np.empty(blocks[0].size, dtype=bool)
                 mask(start, *blocks, verdicts)
                 return -1 if verdicts.all() else 0  # where does not matter
 
-            return first_apart
+            return first_mismatch
         kernel, rtol, atol = self._kernel(FIRST_APART), self._rtol, self._atol
         return lambda _, x, y: kernel(x, y, rtol, atol, equal_nan)
 
@@ -275,9 +277,9 @@ def kernel_key(dtypes: Sequence[DType]) -> Any:
 
 def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     """Tell whether two arrays have one shape and equal elements."""
-    plain = _plainly(FIRST_UNEQUAL, a, b, strided=FIRST_UNEQUAL_STRIDED)
-    if plain is not None:
-        kernel, x, y = plain
+    call = _fast_call(FIRST_UNEQUAL, a, b, strided=FIRST_UNEQUAL_STRIDED)
+    if call is not None:
+        kernel, x, y = call
         if a.nbytes <= SERIAL_BYTES // 2:
             at: int = kernel(x, y, equal_nan)
         else:
@@ -317,7 +319,7 @@ def position_of_nonfinite(x: NDArray, dtype: DType) -> int:
     """Return the position, in C order, of the first element that is not finite, or -1."""
     kernel = FIRST_NONFINITE[dtype]
     # In memory's own order first: mostly, all are finite.
-    if x.dtype == dtype and x.nbytes <= (SERIAL_BYTES if x.flags.forc else _GATHERED_BYTES):
+    if x.dtype == dtype and x.nbytes <= (SERIAL_BYTES if x.flags.forc else _MAX_COPIED_BYTES):
         return -1 if kernel(x.ravel("K")) < 0 else int(kernel(x.ravel()))
     position = scan(lambda _, block: kernel(block), [x], [dtype])
     if position >= 0 and not x.flags.c_contiguous:
@@ -347,7 +349,7 @@ def broadcast(pair: ArrayPair) -> ArrayPair:
 
 def all_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> bool:
     """Give the verdict on all elements, as early as it can be had."""
-    verdict = plainly_close(a, b, rtol, atol, equal_nan)
+    verdict = fast_all_close(a, b, rtol, atol, equal_nan)
     if verdict is not None:
         return verdict
     return PairKernel(as_pair(a, b), rtol, atol, equal_nan).all_close()
@@ -355,7 +357,7 @@ def all_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool)
 
 def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> NDArray:
     """Return the verdict on each element."""
-    verdicts = plainly_each(a, b, rtol, atol, equal_nan)
+    verdicts = fast_each_close(a, b, rtol, atol, equal_nan)
     if verdicts is not None:
         return verdicts
     return PairKernel(as_pair(a, b), rtol, atol, equal_nan).each_close()
@@ -363,8 +365,8 @@ def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool
 
 def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
     """Take the pairs at some positions in C order, as arrays of one element each."""
-    places = [np.unravel_index(i, pair.a.shape) for i in positions]
+    indices = [np.unravel_index(i, pair.a.shape) for i in positions]
     return [
-        pair._replace(a=pair.a[(*place, np.newaxis)], b=pair.b[(*place, np.newaxis)])
-        for place in places
+        pair._replace(a=pair.a[(*index, np.newaxis)], b=pair.b[(*index, np.newaxis)])
+        for index in indices
     ]

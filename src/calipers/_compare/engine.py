@@ -29,10 +29,10 @@ from ..interop.times import common_format
 from ..interop.units import Unit, UnitError, unit_of_chunks
 from . import elementwise
 from .chunked import MEMORY_LIMIT, chunked_pair
-from .elementwise import plainly_agree
+from .elementwise import fast_agree
 from .nested import Leaf
 from .patterns import arrangement
-from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
+from .reports import ClosenessError, Comparison, Difference, NestedComparison, embedded
 from .statistics import Criteria, PairStatistics, has_distances, tally_pair
 from .tolerances import CheckedOptions
 
@@ -65,14 +65,14 @@ def _names(leaf: Leaf) -> tuple[str, str]:
     return f"actual{leaf.path}", f"expected{leaf.path}"
 
 
-def _side(leaf: Leaf) -> Any:
+def _backend(leaf: Leaf) -> Any:
     """Return what asks the questions where the arrays are."""
     if on_device(actual=leaf.actual, expected=leaf.expected):
         return device_module("comparison")
     return elementwise
 
 
-def _spread(leaf: Leaf, options: CheckedOptions) -> ChunkedPair | None:
+def _chunked(leaf: Leaf, options: CheckedOptions) -> ChunkedPair | None:
     return chunked_pair(options.memory_limit, actual=leaf.actual, expected=leaf.expected)
 
 
@@ -86,21 +86,21 @@ def _passes(leaf: Leaf, options: CheckedOptions) -> bool:
         return False
     if options.memory_limit == MEMORY_LIMIT:  # else it is checked first
         rtol, atol = options.tolerance or (None, None)
-        plain = plainly_agree(leaf.actual, leaf.expected, rtol, atol, options.rule.equal_nan)
+        plain = fast_agree(leaf.actual, leaf.expected, rtol, atol, options.rule.equal_nan)
         if plain is not None:
             return plain
-    spread = _spread(leaf, options)
-    if spread is not None:
+    chunked = _chunked(leaf, options)
+    if chunked is not None:
         # What is read only once, the full pass has to read.
-        return spread.counted and _spread_passes(leaf, spread, options)
-    backend = _side(leaf)
+        return chunked.counted and _chunked_passes(leaf, chunked, options)
+    backend = _backend(leaf)
     try:
         pair = backend.as_pair(leaf.actual, leaf.expected, _names(leaf))
     except UnitError:
         return False
     if pair.dtypes is None or _problems(leaf, pair.a, pair.b, options):
         return False
-    rule = options.rule_for(pair.a.dtype, pair.b.dtype, pair.unit)
+    rule = options.criteria_for(pair.a.dtype, pair.b.dtype, pair.unit)
     verdict: bool = backend.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
     return verdict
 
@@ -117,10 +117,10 @@ def _compare_leaf(leaf: Leaf, options: CheckedOptions) -> Comparison:
     if leaf.problem:
         return _incomparable(leaf, leaf.problem, options)
     try:
-        spread = _spread(leaf, options)
-        if spread is not None:
-            return _compare_spread(leaf, spread, options)
-        backend = _side(leaf)
+        chunked = _chunked(leaf, options)
+        if chunked is not None:
+            return _compare_chunked(leaf, chunked, options)
+        backend = _backend(leaf)
         pair = backend.as_pair(leaf.actual, leaf.expected, _names(leaf))
     except UnitError as error:
         return _incomparable(leaf, str(error), options)
@@ -128,22 +128,22 @@ def _compare_leaf(leaf: Leaf, options: CheckedOptions) -> Comparison:
     a, b = pair.a, pair.b
     formats: tuple[DType, DType]
     formats = (a.dtype, b.dtype) if has_kernels else (format_of(a), format_of(b))
-    rule = options.rule_for(*formats, pair.unit)
+    rule = options.criteria_for(*formats, pair.unit)
     _require_steps(pair, rule, leaf.path)
     problems = _problems(leaf, pair.a, pair.b, options)
     ticks = None if has_kernels else common_format(*formats)
     if not has_kernels and ticks is None and not any(map(has_distances, pair[:2])):
         rule = replace(rule, rtol=0.0, atol=0.0)
     unit = pair.unit if ticks is None else np.datetime_data(ticks)[0]
-    about = _about(leaf, pair.a, pair.b, rule, problems, unit)
+    report = _report_without_elements(leaf, pair.a, pair.b, rule, problems, unit)
     try:
         if options.check_shape and pair.a.shape != pair.b.shape:
             raise ValueError
         pair = backend.broadcast(pair)
     except ValueError:
         if pair.a.size > 1 and pair.a.size == pair.b.size:
-            return replace(about, arrangement=_arrangement(backend, pair, rule))
-        return about
+            return replace(report, arrangement=_arrangement(backend, pair, rule))
+        return report
     try:
         tally, differences = _measured(backend, pair, rule)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
@@ -154,12 +154,12 @@ def _compare_leaf(leaf: Leaf, options: CheckedOptions) -> Comparison:
             raise
         raise undecided from error
     return replace(
-        about,
+        report,
         tally=tally,
         differences=differences,
         arrangement=_arrangement(backend, pair, rule) if tally["mismatches"] > 1 else None,
         arrays=(pair.a, pair.b),
-        notes=about.notes if has_kernels else (*about.notes, *_notes_on_objects(differences)),
+        notes=report.notes if has_kernels else (*report.notes, *_notes_on_objects(differences)),
     )
 
 
@@ -213,7 +213,7 @@ def _is_counted(x: NDArray) -> bool:
     return type(x) is np.ndarray and kernel_dtype(x.dtype) is not None
 
 
-def _about(
+def _report_without_elements(
     leaf: Leaf, a: Any, b: Any, rule: Criteria, problems: list[str], unit: Unit | str | None = None
 ) -> Comparison:
     """Return what is known of two arrays before their elements are looked at."""
@@ -232,14 +232,14 @@ def _measured(
     backend: Any, pair: ArrayPair, rule: Criteria
 ) -> tuple[PairStatistics, dict[int, Difference]]:
     tally = backend.tally_pair(pair, rule)
-    positions = tally.places()
+    positions = tally.named_positions()
     return tally, {
         i: _difference(part, rule, np.unravel_index(i, pair.a.shape))
         for i, part in zip(positions, backend.elements(pair, positions), strict=True)
     }
 
 
-class _Described(NamedTuple):
+class _ArrayInfo(NamedTuple):
     """What is known of an array that is not in memory."""
 
     shape: tuple[int, ...]
@@ -250,18 +250,18 @@ class _Described(NamedTuple):
         return math.prod(self.shape)
 
 
-def _described(spread: ChunkedPair) -> tuple[_Described, _Described]:
-    a, b = map(_Described, spread.shapes(), spread.dtypes())
+def _array_infos(chunked: ChunkedPair) -> tuple[_ArrayInfo, _ArrayInfo]:
+    a, b = map(_ArrayInfo, chunked.shapes(), chunked.dtypes())
     return a, b
 
 
-def _spread_passes(leaf: Leaf, spread: ChunkedPair, options: CheckedOptions) -> bool:
-    a, b = _described(spread)
+def _chunked_passes(leaf: Leaf, chunked: ChunkedPair, options: CheckedOptions) -> bool:
+    a, b = _array_infos(chunked)
     if working_dtypes(a.dtype, b.dtype) is None or _problems(leaf, a, b, options):
         return False
-    rule = options.rule_for(a.dtype, b.dtype, unit_of_chunks(leaf.actual, leaf.expected))
+    rule = options.criteria_for(a.dtype, b.dtype, unit_of_chunks(leaf.actual, leaf.expected))
     try:
-        return spread.every(partial(_block_passes, rule))
+        return chunked.every(partial(_block_passes, rule))
     except UnitError:
         return False
 
@@ -273,34 +273,34 @@ def _block_passes(rule: Criteria, actual: Any, expected: Any) -> bool:
     return elementwise.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
 
 
-def _compare_spread(leaf: Leaf, spread: ChunkedPair, options: CheckedOptions) -> Comparison:
+def _compare_chunked(leaf: Leaf, chunked: ChunkedPair, options: CheckedOptions) -> Comparison:
     """Compare what is not in memory block by block."""
-    a, b = _described(spread)
+    a, b = _array_infos(chunked)
     unit = unit_of_chunks(leaf.actual, leaf.expected)
-    rule = options.rule_for(a.dtype, b.dtype, unit)
+    rule = options.criteria_for(a.dtype, b.dtype, unit)
     shape: tuple[int, ...] | None = None
-    if spread.counted:
+    if chunked.counted:
         problems = _problems(leaf, a, b, options)
-        about = _about(leaf, a, b, rule, problems, unit)
+        report = _report_without_elements(leaf, a, b, rule, problems, unit)
         try:
             if options.check_shape and a.shape != b.shape:
                 raise ValueError
             shape = common_shape(a.shape, b.shape)
         except ValueError:
-            return about
-    found, uneven = None, False
+            return report
+    merged, uneven = None, False
     try:
-        found = spread.reduced(partial(_compare_block, rule, shape), united)
+        merged = chunked.reduced(partial(_compare_block, rule, shape), merged)
     except UnevenError:  # of which the shapes tell
         uneven = True
-    a, b = _described(spread)
-    about = _about(leaf, a, b, rule, _problems(leaf, a, b, options), unit)
+    a, b = _array_infos(chunked)
+    report = _report_without_elements(leaf, a, b, rule, _problems(leaf, a, b, options), unit)
     if uneven:
-        return about
-    if found is None:
+        return report
+    if merged is None:
         whole = shape if shape is not None else a.shape
-        return replace(about, tally=PairStatistics.empty(whole))
-    return replace(about, tally=found.tally, differences=found.differences)
+        return replace(report, tally=PairStatistics.empty(whole))
+    return replace(report, tally=merged.tally, differences=merged.differences)
 
 
 def _compare_block(
@@ -319,12 +319,12 @@ def _compare_block(
     _require_steps(pair, rule, "")
     pair = elementwise.broadcast(pair)
     tally, differences = _measured(elementwise, pair, rule)
-    about = _about(Leaf("", None, None), pair.a, pair.b, rule, [])
-    part = replace(about, tally=tally, differences=differences)
+    report = _report_without_elements(Leaf("", None, None), pair.a, pair.b, rule, [])
+    part = replace(report, tally=tally, differences=differences)
     if shape is None:
         rows, *others = pair.a.shape
         shape = (corner[0] + rows, *others)
-    return part if shape == pair.a.shape else placed(part, shape, corner)
+    return part if shape == pair.a.shape else embedded(part, shape, corner)
 
 
 def _problems(leaf: Leaf, a: Any, b: Any, options: CheckedOptions) -> list[str]:
@@ -344,7 +344,7 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: CheckedOptions) -> list[str]:
             problems.append(f"shapes differ: {a.shape} and {b.shape}; {advice}")
     dtype, other_dtype = _native(a.dtype), _native(b.dtype)
     typed = _has_dtype(leaf.actual) and _has_dtype(leaf.expected)
-    if options.check_dtype and typed and _of_any_width(dtype) != _of_any_width(other_dtype):
+    if options.check_dtype and typed and _without_length(dtype) != _without_length(other_dtype):
         problems.append(f"dtypes differ: {dtype} and {other_dtype}; check_dtype=False allows it")
     return problems
 
@@ -355,7 +355,7 @@ def _native(dtype: DType) -> DType:
     return dtype.newbyteorder("=") if dtype.byteorder in "<>" else dtype
 
 
-def _of_any_width(dtype: DType) -> DType:
+def _without_length(dtype: DType) -> DType:
     """Return the dtype of text of any length, which says how long the longest is, and others."""
     return np.dtype(dtype.kind) if dtype.kind in "SU" else dtype
 

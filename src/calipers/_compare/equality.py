@@ -12,9 +12,9 @@ from .._core.arrays import (
     as_array,
     as_elements,
     by_library,
-    has_own_functions,
     in_memory,
     is_foreign,
+    overrides_numpy,
     refuse_foreign,
     require_dense,
     require_numbers,
@@ -27,7 +27,7 @@ from .._core.types import ArrayLike, Chunks
 from ..interop.frames import is_frame
 from ..interop.units import UnitError, numbers_of
 from .chunked import MEMORY_LIMIT, chunked_pair
-from .closeness import _agree_by_compare, _Place
+from .closeness import _agree_by_compare, _MaybeIndex
 from .elementwise import equal_arrays, position_of_nonfinite
 from .events import notify_mismatch
 from .nested import have_named_parts
@@ -97,9 +97,9 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT
         return bool(device_module("closeness").array_equal(a1, a2, equal_nan))
     require_host(a1=a1, a2=a2)
     require_dense(a1=a1, a2=a2)
-    spread = chunked_pair(memory_limit, a1=a1, a2=a2)
-    if spread is not None:
-        return _spread_equal(spread, equal_nan)
+    chunked = chunked_pair(memory_limit, a1=a1, a2=a2)
+    if chunked is not None:
+        return _chunked_equal(chunked, equal_nan)
     if is_frame(a1) and is_frame(a2):
         return len(a1) == len(a2) and _agree_by_compare(a1, a2, 0.0, 0.0, equal_nan)
     if have_named_parts(a1, a2) and (is_foreign(a1) or is_foreign(a2)):
@@ -108,7 +108,7 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT
         a, b, _ = in_memory(a1, a2, ("a1", "a2"), strict=True)
     except UnitError:
         return False
-    if has_own_functions(a) or has_own_functions(b):
+    if overrides_numpy(a) or overrides_numpy(b):
         options = {"equal_nan": True} if equal_nan else {}
         return bool(by_library(_numpy_array_equal, ("a1", "a2"), a, b, **options))
     refuse_foreign(a, "a1")
@@ -134,14 +134,14 @@ def _equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
         raise undecided from error
 
 
-def _spread_equal(spread: ChunkedPair, equal_nan: bool) -> bool:
-    if spread.counted and len(set(spread.shapes())) > 1:
+def _chunked_equal(chunked: ChunkedPair, equal_nan: bool) -> bool:
+    if chunked.counted and len(set(chunked.shapes())) > 1:
         return False
     try:
-        equal = spread.every(partial(_equal, equal_nan=equal_nan))
+        equal = chunked.every(partial(_equal, equal_nan=equal_nan))
     except UnevenError:
         return False
-    return equal and len(set(spread.shapes())) == 1
+    return equal and len(set(chunked.shapes())) == 1
 
 
 def allfinite(a: ArrayLike | Chunks, *, memory_limit: float = MEMORY_LIMIT) -> bool:
@@ -182,8 +182,8 @@ def allfinite(a: ArrayLike | Chunks, *, memory_limit: float = MEMORY_LIMIT) -> b
     """
     if type(a) is np.ndarray and memory_limit == MEMORY_LIMIT:  # else that is checked first
         return first_nonfinite(a) is None
-    spread = chunked_pair(memory_limit, a=a)
-    return spread.every(allfinite) if spread is not None else first_nonfinite(a) is None
+    chunked = chunked_pair(memory_limit, a=a)
+    return chunked.every(allfinite) if chunked is not None else first_nonfinite(a) is None
 
 
 def first_nonfinite(
@@ -229,9 +229,9 @@ def first_nonfinite(
         position = device_module("closeness").first_nonfinite(array)
         return _index(position, array.shape)
     else:
-        spread = chunked_pair(memory_limit, a=a)
-        if spread is not None:
-            return spread.reduced(_nonfinite_of_block, _earlier)
+        chunked = chunked_pair(memory_limit, a=a)
+        if chunked is not None:
+            return chunked.reduced(_nonfinite_of_block, _earlier)
         x = as_array(numbers_of(a))
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:
@@ -258,7 +258,7 @@ def _nonfinite_of_block(corner: tuple[int, ...], block: NDArray) -> tuple[int, .
     return index and tuple(i + start for i, start in zip(index, corner, strict=True))
 
 
-def _earlier(left: _Place, right: _Place) -> _Place:
+def _earlier(left: _MaybeIndex, right: _MaybeIndex) -> _MaybeIndex:
     return min((x for x in (left, right) if x is not None), default=None)
 
 

@@ -22,7 +22,7 @@ __tracebackhide__ = True  # pytest shows an error at the line that called calipe
 _H5PY, _ZARR = H5py(), Zarr()
 # Sequences that are text, or arrays of numbers.
 _LEAF_SEQUENCES = (str, bytes, bytearray, memoryview, range, array, UserString)
-_DEEP = 200  # levels of nesting that are walked, far fewer than Python's limit on recursion
+_MAX_DEPTH = 200  # levels of nesting that are walked, far fewer than Python's limit on recursion
 _NUMBERS = frozenset({bool, int, float, complex})
 
 
@@ -103,8 +103,10 @@ def leaves(actual: Any, expected: Any) -> Iterator[Leaf]:
 
 def require_depth(path: str, depth: int) -> None:
     """Refuse what is nested deeper than Python calls functions."""
-    if depth > _DEEP:
-        msg = f"actual is nested more than {_DEEP} deep, at {path[:40]}...: compare a part of it"
+    if depth > _MAX_DEPTH:
+        msg = (
+            f"actual is nested more than {_MAX_DEPTH} deep, at {path[:40]}...: compare a part of it"
+        )
         raise ValueError(msg)
 
 
@@ -135,7 +137,7 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
     above = (*above, id(actual))
     actual, expected = _unwrapped(actual), _unwrapped(expected)
     if _are_leaves(actual, expected):
-        yield Leaf(path, actual, expected, _unlike(actual, expected))
+        yield Leaf(path, actual, expected, _type_problem(actual, expected))
         return
     first, second = _list_as_array(actual, expected), _list_as_array(expected, actual)
     if first is not None or second is not None:
@@ -164,7 +166,7 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
                 yield Leaf(path + suffix, None, value, "only in expected")
 
 
-def _unlike(actual: Any, expected: Any) -> str | None:
+def _type_problem(actual: Any, expected: Any) -> str | None:
     """Tell of the one side that is None or a function, as where a return or a call is left out."""
     if type(actual) is type(expected):
         return None

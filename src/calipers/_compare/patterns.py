@@ -12,12 +12,12 @@ from .._kernels.accumulators import HIGHEST, LENGTH, LOWEST, STEP
 from .statistics import PairStatistics
 
 # Elements of arrays that are searched or sorted: either takes a copy of each.
-_SEARCHED = 1 << 22
+_MAX_SEARCHED = 1 << 22
 _NAMES = {1: ("element",), 2: ("row", "column"), 3: ("plane", "row", "column")}
 
 Close = Callable[[Any, Any], bool]
 Each = Callable[[Any, Any], NDArray]
-_Place = tuple[int, ...]
+_Index = tuple[int, ...]
 
 
 def region(tally: PairStatistics, *, with_share: bool = True) -> str:
@@ -121,7 +121,7 @@ def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
     if close(a, b):
         return None
     index = () if each is None else _largest(a)
-    if each is not None and a.size <= _SEARCHED and not each(_repeated(a, index, b), b).any():
+    if each is not None and a.size <= _MAX_SEARCHED and not each(_repeated(a, index, b), b).any():
         # The element is nowhere in b; if a is shifted, the largest of b may still be in a.
         index = _largest(b)
         backwards = [_offsets(b, a, axis, index, each) for axis in range(b.ndim)]
@@ -134,7 +134,7 @@ def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
     shifted = _shift(a, b, offsets, close)
     if shifted is not None:
         return shifted
-    if each is None or a.size > _SEARCHED:
+    if each is None or a.size > _MAX_SEARCHED:
         return None
     if a.ndim > 1:
         flat = a.reshape(-1), b.reshape(-1)
@@ -179,10 +179,10 @@ def _transposes(a: Any, b: Any) -> Iterator[tuple[str, Any]]:
         orders += [order for order in permutations(axes) if order not in orders]
     for order in orders:
         if order != axes and tuple(b.shape[k] for k in order) == tuple(a.shape):
-            moved = [k for k in axes if order[k] != k]
+            permuted = [k for k in axes if order[k] != k]
             text = f"axes permuted: actual == np.transpose(expected, {order})"
-            if len(moved) == 2:
-                i, j = moved
+            if len(permuted) == 2:
+                i, j = permuted
                 text = f"axes {i} and {j} swapped: actual == np.swapaxes(expected, {i}, {j})"
             if b.ndim == 2:
                 text = "transposed: actual == expected.T"
@@ -213,13 +213,13 @@ def _rearrangements(
 def _is_viewed(x: Any) -> bool:
     """Return True if another shape of x is a view, or a copy that is not too large."""
     if isinstance(x, np.ndarray):
-        return bool(x.flags.c_contiguous) or x.size <= _SEARCHED
+        return bool(x.flags.c_contiguous) or x.size <= _MAX_SEARCHED
     return bool(x.is_c_contiguous())
 
 
-def _largest(a: NDArray) -> _Place:
+def _largest(a: NDArray) -> _Index:
     """Return the index of the largest element, in size: of few others the size is the same."""
-    rows = max(1, _SEARCHED * len(a) // a.size)
+    rows = max(1, _MAX_SEARCHED * len(a) // a.size)
     start = max(0, len(a) - rows) // 2
     part = a[start : start + rows]
     size = np.abs(part.astype(complex if a.dtype.kind == "c" else float))
@@ -228,12 +228,12 @@ def _largest(a: NDArray) -> _Place:
     return (start + row, *others)
 
 
-def _repeated(a: NDArray, index: _Place, like: NDArray) -> NDArray:
+def _repeated(a: NDArray, index: _Index, like: NDArray) -> NDArray:
     """Return one element of `a` as an array of the shape of another."""
     return np.broadcast_to(a[index], like.shape)
 
 
-def _offsets(a: Any, b: Any, axis: int, index: _Place, each: Each | None) -> list[int]:
+def _offsets(a: Any, b: Any, axis: int, index: _Index, each: Each | None) -> list[int]:
     """Return by how many indices `b` may be shifted to give `a`, the fewest first.
 
     Those at which the element at one place in `a` agrees with one of `b`; without `each` a few.
@@ -243,8 +243,8 @@ def _offsets(a: Any, b: Any, axis: int, index: _Place, each: Each | None) -> lis
         return []
     if each is None:
         return [1, -1, n // 2, -(n // 2)]
-    start = max(0, index[axis] - _SEARCHED // 2)
-    line = b[(*index[:axis], slice(start, start + _SEARCHED), *index[axis + 1 :])]
+    start = max(0, index[axis] - _MAX_SEARCHED // 2)
+    line = b[(*index[:axis], slice(start, start + _MAX_SEARCHED), *index[axis + 1 :])]
     indices = start + np.flatnonzero(each(_repeated(a, index, line), line))
     half = (n - 1) // 2
     offsets = {int(index[axis] - j + half) % n - half for j in indices} - {0}

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .report_data import ComparisonData
 
 # Cells of a map or a line along an axis; each shows the largest error of its elements.
-_CELLS = 512
-_TITLE = 90  # characters in a line of the title
+_MAX_CELLS = 512
+_TITLE_WIDTH = 90  # characters in a line of the title
 _HIDDEN = -1.0  # stands for the error of cells of which all elements are masked
 # Equality is the calmest color, and errors above the tolerance are warm.
 _EQUAL, _WITHIN, _ABOVE = "#f2f4f6", ("#e3eaf1", "#8fb3d3"), ("#fdc48a", "#8c0d12")
@@ -38,7 +38,7 @@ def comparison_figure(report: "ComparisonData") -> "Figure":
     figure = new_figure(figsize=(10, 4), layout="constrained")
     headline = headline_and_rest(report)[0]
     title = f"{report.path}: {headline}" if report.path else headline
-    figure.suptitle(textwrap.fill(title, _TITLE, max_lines=3))
+    figure.suptitle(textwrap.fill(title, _TITLE_WIDTH, max_lines=3))
     elements, distances = figure.subplots(1, 2)
     if report.arrays is None or not report.size:
         text = "compared in chunks: no elements to draw" if report.size else "no elements"
@@ -158,8 +158,8 @@ def _draw_legend(axes: Any, edges: tuple[NDArray, NDArray], cells: NDArray) -> N
         if chosen.any()
     ]
     if patches:
-        place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.3}
-        axes.legend(handles=patches, ncols=3, fontsize="small", frameon=False, **place)
+        position = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.3}
+        axes.legend(handles=patches, ncols=3, fontsize="small", frameon=False, **position)
 
 
 def _between(colors: tuple[str, str]) -> NDArray:
@@ -171,7 +171,7 @@ def _between(colors: tuple[str, str]) -> NDArray:
 
 
 def _edges(n: int) -> NDArray:
-    return np.unique(np.linspace(0, n, min(n, _CELLS) + 1).astype(int))
+    return np.unique(np.linspace(0, n, min(n, _MAX_CELLS) + 1).astype(int))
 
 
 def _largest_excess(

@@ -52,13 +52,13 @@ class Difference:
         """Return True if all fields are equal; NaN is equal to NaN."""
         if not isinstance(other, Difference):
             return NotImplemented
-        return self._found() == other._found()
+        return self._comparable_values() == other._comparable_values()
 
     def __hash__(self) -> int:
         """Return the hash of the index, which does not depend on NaN."""
         return hash(self.index)
 
-    def _found(self) -> tuple[Any, ...]:
+    def _comparable_values(self) -> tuple[Any, ...]:
         values = (getattr(self, f.name) for f in fields(self))
         return tuple(x if x == x else repr(x) for x in values)
 

@@ -10,7 +10,7 @@ from .._core.report import Report
 from .._kernels.accumulators import MASKED, MEASURES
 from .patterns import region
 from .report_data import ComparisonData, Difference, worst_leaf
-from .statistics import merge, moved
+from .statistics import merge, shifted_positions
 from .text import comparison_text, headline_and_rest, nested_text
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class Comparison(ComparisonData, Report):
         >>> left.merge(right).first_mismatches[0].index
         (1,)
         """
-        given: object = other
-        if not isinstance(given, Comparison):
+        candidate: object = other
+        if not isinstance(candidate, Comparison):
             msg = f"other must be a Comparison, got {type(other).__name__}"
             raise TypeError(msg)
         kinds = [(x.rule, x.actual_dtype, x.expected_dtype, x.problems) for x in (self, other)]
@@ -117,8 +117,8 @@ class Comparison(ComparisonData, Report):
             msg = f"other must follow along axis 0, got shapes {shape} and {more}"
             raise ValueError(msg)
         whole, origin = (shape[0] + more[0], *shape[1:]), (0,) * len(shape)
-        parts = placed(self, whole, origin), placed(other, whole, (shape[0], *origin[1:]))
-        return united(*parts)
+        parts = embedded(self, whole, origin), embedded(other, whole, (shape[0], *origin[1:]))
+        return merged(*parts)
 
     def _contents(self) -> dict[str, Any]:
         names = (
@@ -154,17 +154,17 @@ class Comparison(ComparisonData, Report):
         return comparison_figure(self)
 
 
-def placed(part: Comparison, shape: tuple[int, ...], corner: tuple[int, ...]) -> Comparison:
+def embedded(part: Comparison, shape: tuple[int, ...], corner: tuple[int, ...]) -> Comparison:
     """Return a comparison as that of the part that begins at `corner` of a whole of some shape."""
     assert part.tally is not None
     positions = np.array(list(part.differences), np.int64)
-    places = moved(positions, part.tally.shape, corner or (0,), shape or (1,))
+    shifted = shifted_positions(positions, part.tally.shape, corner or (0,), shape or (1,))
     differences = {
         position: replace(
             difference,
             index=tuple(i + start for i, start in zip(difference.index, corner, strict=True)),
         )
-        for position, difference in zip(places.tolist(), part.differences.values(), strict=True)
+        for position, difference in zip(shifted.tolist(), part.differences.values(), strict=True)
     }
     return replace(
         part,
@@ -177,18 +177,18 @@ def placed(part: Comparison, shape: tuple[int, ...], corner: tuple[int, ...]) ->
     )
 
 
-def united(left: Comparison, right: Comparison) -> Comparison:
+def merged(left: Comparison, right: Comparison) -> Comparison:
     """Return the comparison of two parts, each in its place in a whole of which both may grow."""
     shape = tuple(map(max, left.actual_shape, right.actual_shape))
     origin = (0,) * len(shape)
     left, right = (
-        x if x.actual_shape == shape else placed(x, shape, origin) for x in (left, right)
+        x if x.actual_shape == shape else embedded(x, shape, origin) for x in (left, right)
     )
     assert left.tally is not None
     assert right.tally is not None
     tally = merge(left.tally, right.tally)
     both = {**left.differences, **right.differences}
-    differences = {i: both[i] for i in tally.places()}
+    differences = {i: both[i] for i in tally.named_positions()}
     return replace(left, tally=tally, differences=differences, arrangement=None, arrays=None)
 
 

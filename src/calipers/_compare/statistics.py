@@ -45,7 +45,7 @@ from .._kernels.scalar.reductions import SCALES, precedes, scale_of, two_sum, un
 from ..interop.times import Distances, distances, within
 
 # Mismatches are counted for each index of an axis that is not longer than this.
-_COUNTED = 1 << 14
+_MAX_COUNTED_LENGTH = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class PairStatistics:
         axes[:, LENGTH], axes[:, STEP] = lengths, 0
         total = 0
         for axis, length in enumerate(lengths):
-            if length <= _COUNTED and len(lengths) > 1:
+            if length <= _MAX_COUNTED_LENGTH and len(lengths) > 1:
                 axes[axis, COUNTS] = total
                 total += length
         return cls(record, axes, np.zeros(total, np.int64))
@@ -132,7 +132,7 @@ class PairStatistics:
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    def places(self) -> list[int]:
+    def named_positions(self) -> list[int]:
         """Return the positions of all pairs that are named: the first mismatches, the farthest."""
         farthest = [self[name] for name in POSITIONS]
         return sorted({int(i) for i in (*self["first"], *farthest) if i >= 0})
@@ -154,7 +154,7 @@ class PairStatistics:
         for name in ("first", *POSITIONS):
             positions = whole.record[name]
             present = positions >= 0
-            positions[present] = moved(positions[present], self.shape, corner, shape)
+            positions[present] = shifted_positions(positions[present], self.shape, corner, shape)
         columns = [LOWEST, HIGHEST]
         whole.axes[:, STEP] = self.axes[:, STEP]
         for axis, start in enumerate(corner):
@@ -207,7 +207,7 @@ def _root(numerator: Fraction | float, denominator: Fraction | float) -> float:
         return math.inf
 
 
-def moved(
+def shifted_positions(
     positions: NDArray, part: tuple[int, ...], corner: tuple[int, ...], whole: tuple[int, ...]
 ) -> NDArray:
     """Return the positions in C order of a whole that some have in a part that begins at `corner`.
@@ -251,16 +251,16 @@ def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
     shape = arrays[0].shape
     x, y = (widened(dtype) for dtype in pair.dtypes)
     kernel = TALLIES[x, y]
-    options, room = rule_arguments(pair, rule), room_of(x)
+    options, scratch = kernel_arguments(pair, rule), room_of(x)
 
     def call(tally: PairStatistics, start: int, a: NDArray, b: NDArray) -> None:
         outputs = tally.record, tally.axes, tally.counts
-        kernel(a, b, *options, start, *outputs, np.zeros(1, room))
+        kernel(a, b, *options, start, *outputs, np.zeros(1, scratch))
 
     return fold(call, partial(PairStatistics.after, shape), merge, arrays, (x, y))
 
 
-def rule_arguments(pair: ArrayPair, rule: Criteria) -> tuple[float, float, int, bool, int, float]:
+def kernel_arguments(pair: ArrayPair, rule: Criteria) -> tuple[float, float, int, bool, int, float]:
     """Return what kernels have to know of a rule, and of the format of a pair."""
     max_ulp = -1 if rule.max_ulp is None else rule.max_ulp
     return rule.rtol, rule.atol, max_ulp, rule.equal_nan, *_ulp_format(pair.a.dtype, pair.b.dtype)
@@ -441,7 +441,7 @@ def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray
     for measurable in (usual, usual & are_numbers(a) & are_numbers(b)):
         x, y = (_without(v, ~measurable) if v.dtype.kind == "O" else v for v in (a, b))
         try:
-            measured = _apart(x, y), abs(y)
+            measured = _absolute_difference(x, y), abs(y)
             d, size = (
                 np.where(measurable, _as_longdouble(np.ma.filled(v, 0)), 0) for v in measured
             )
@@ -483,14 +483,14 @@ def has_distances(x: NDArray) -> bool:
     return x.dtype.kind in "biufcm" or x.dtype.isbuiltin == 2
 
 
-def _apart(a: NDArray, b: NDArray) -> NDArray:
+def _absolute_difference(a: NDArray, b: NDArray) -> NDArray:
     try:
         return np.asanyarray(abs(a - b))
     except OverflowError:  # of floats less integers that no float holds
-        return np.asarray(np.frompyfunc(_exactly_apart, 2, 1)(a, b))
+        return np.asarray(np.frompyfunc(_exact_difference, 2, 1)(a, b))
 
 
-def _exactly_apart(a: Any, b: Any) -> Fraction:
+def _exact_difference(a: Any, b: Any) -> Fraction:
     return abs(Fraction(a) - Fraction(b))
 
 

@@ -18,9 +18,9 @@ from .report_data import ComparisonData, Difference, worst_leaf
 if TYPE_CHECKING:
     from .statistics import Criteria
 
-_LEAVES = 8  # leaves that differ, or dtypes, that a report lists before it counts the others
-_WORST = 19  # lines of the worst leaf's report
-_NAME, _PATH = 24, 66
+_MAX_LEAVES = 8  # leaves that differ, or dtypes, that a report lists before it counts the others
+_WORST_ROWS = 19  # lines of the worst leaf's report
+_NAME_WIDTH, _PATH_WIDTH = 24, 66
 _COLUMNS = ("actual", "expected", "error/tol", "absolute", "relative", "ULP")
 _GLUE = "\N{NO-BREAK SPACE}"  # a space at which no line ends
 _NARROW = ("actual", "expected", "error/tol", "abs", "rel", "ULP")
@@ -34,25 +34,25 @@ def comparison_text(report: ComparisonData, advise: bool = True) -> str:
 
 
 def _text(report: ComparisonData, advise: bool) -> str:
-    lines = [_headline(report)]
+    rows = [_headline(report)]
     for problem in report.problems:
-        lines += wrapped(problem, "  ", "    ")
-    lines += _described(report)
+        rows += wrapped(problem, "  ", "    ")
+    rows += _arrays(report)
     similar = _entry("looks", report.arrangement) if report.arrangement else []
     if report.tally is None:
-        return "\n".join(lines + similar)
-    lines += _entry("tolerance", _tolerance(report) + _allowances(report.rule))
+        return "\n".join(rows + similar)
+    rows += _entry("tolerance", _tolerance(report) + _allowances(report.rule))
     if report.mismatches:
-        lines += _entry("counts", _counts(report))
+        rows += _entry("counts", _counts(report))
         if report.mismatches > 1:
-            lines += _entry("where", region(report.tally))
+            rows += _entry("where", region(report.tally))
     if _masked(report):
-        lines += _entry("masked", _masked_counts(report))
-    lines += similar
-    lines += _table(report)
-    lines += _summary(report, advise)
-    lines += _notes(report.notes)
-    return "\n".join(line[:WIDTH].rstrip() for line in lines)
+        rows += _entry("masked", _masked_counts(report))
+    rows += similar
+    rows += _table(report)
+    rows += _summary(report, advise)
+    rows += _notes(report.notes)
+    return "\n".join(line[:WIDTH].rstrip() for line in rows)
 
 
 def headline_and_rest(report: ComparisonData) -> tuple[str, str]:
@@ -82,19 +82,19 @@ def nested_text(
         return "\n".join([headline, *_tolerances(leaves), *notes])
     of_all = f"{len(leaves)} {names[len(leaves) != 1]}"
     differ = "differs" if len(failing) == 1 else "differ"
-    lines = [f"Not close: {len(failing)} of {of_all} {differ}{allowed}"]
-    lines += _leaf_rows(failing[:_LEAVES])
-    if len(failing) > _LEAVES:
-        lines.append(f"  and {len(failing) - _LEAVES} more: {rest}")
+    rows = [f"Not close: {len(failing)} of {of_all} {differ}{allowed}"]
+    rows += _leaf_rows(failing[:_MAX_LEAVES])
+    if len(failing) > _MAX_LEAVES:
+        rows.append(f"  and {len(failing) - _MAX_LEAVES} more: {rest}")
     worst = worst_leaf(leaves)
     if worst is not None:
         measure = " by error/tol" if len(failing) > 1 and worst.worst() is not None else ""
         heading = f"The worst{measure}, {_ending(worst.path)}:"
-        lines += ["", heading, *_beginning(worst, _WORST, advise)]
+        rows += ["", heading, *_beginning(worst, _WORST_ROWS, advise)]
         calls = {next_call(leaf, leaf.path) for leaf in failing}
         if advise and len(calls) == 1 and "" not in calls:
-            lines.append(f"next: {calls.pop()}")
-    return "\n".join(lines)
+            rows.append(f"next: {calls.pop()}")
+    return "\n".join(rows)
 
 
 def _leaf_rows(leaves: Sequence[ComparisonData]) -> list[str]:
@@ -102,28 +102,30 @@ def _leaf_rows(leaves: Sequence[ComparisonData]) -> list[str]:
     cells = [_largest(leaf) for leaf in leaves]
     pairs = zip(leaves, cells, strict=True)
     texts = [_difference(leaf, has_numbers=bool(numbers)) for leaf, numbers in pairs]
-    name_width = max((len(leaf.path) for leaf in leaves if len(leaf.path) <= _NAME), default=0)
+    name_width = max(
+        (len(leaf.path) for leaf in leaves if len(leaf.path) <= _NAME_WIDTH), default=0
+    )
     widths = [len(text) for text, numbers in zip(texts, cells, strict=True) if numbers]
     margin = " " * (name_width + 4 if any(leaf.path for leaf in leaves) else 2)
     header = ["max abs", "max rel", "error/tol"]
     if len(margin) + max(widths, default=0) + len(_numbers(header)) > WIDTH:
         header.pop()
     width = min(max(widths, default=0), WIDTH - len(margin) - len(_numbers(header)))
-    lines = []
+    rows = []
     if widths:
-        lines.append(f"{margin}{'':{width}}{_numbers(header)}")
+        rows.append(f"{margin}{'':{width}}{_numbers(header)}")
     for leaf, text, numbers in zip(leaves, texts, cells, strict=True):
         name = leaf.path
-        if len(name) > _NAME:
-            lines.append(f"  {_ending(name)}")
+        if len(name) > _NAME_WIDTH:
+            rows.append(f"  {_ending(name)}")
             name = ""
         start = f"  {name:{name_width}}  " if leaf.path else "  "
         if numbers:
             text = textwrap.shorten(text, width, placeholder=" ...")
-            lines.append(f"{start}{text:{width}}{_numbers(numbers[: len(header)])}")
+            rows.append(f"{start}{text:{width}}{_numbers(numbers[: len(header)])}")
         else:
-            lines += wrapped(text, start, most=1, break_on_hyphens=False)
-    return lines
+            rows += wrapped(text, start, most=1, break_on_hyphens=False)
+    return rows
 
 
 def _difference(leaf: ComparisonData, has_numbers: bool) -> str:
@@ -152,8 +154,8 @@ def _numbers(cells: Iterable[str]) -> str:
 
 def _beginning(report: ComparisonData, count: int, advise: bool) -> list[str]:
     """Return the first lines of a report, with whole fields, and its notes."""
-    lines, notes = _text(report, advise).splitlines(), list(_notes(report.notes))
-    fields = lines[: len(lines) - len(notes)]
+    rows, notes = _text(report, advise).splitlines(), list(_notes(report.notes))
+    fields = rows[: len(rows) - len(notes)]
     while count < len(fields) and fields[count].startswith(INDENT):
         count -= 1
     return fields[:count] + notes
@@ -164,11 +166,11 @@ def _tolerances(leaves: Sequence[ComparisonData]) -> list[str]:
     dtypes: dict[str, dict[str, None]] = {}
     for leaf in leaves:
         dtypes.setdefault(_tolerance(leaf), {}).update(dict.fromkeys([leaf.actual_dtype]))
-    lines: list[str] = []
-    for text, names in list(dtypes.items())[:_LEAVES]:
+    rows: list[str] = []
+    for text, names in list(dtypes.items())[:_MAX_LEAVES]:
         of_dtypes = f" ({', '.join(names)})" if len(dtypes) > 1 else ""
-        lines += _entry("" if lines else "tolerance", text + of_dtypes)
-    return lines
+        rows += _entry("" if rows else "tolerance", text + of_dtypes)
+    return rows
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
@@ -178,7 +180,7 @@ def _notes(notes: Iterable[str]) -> list[str]:
 
 def _ending(path: str) -> str:
     """Cut the beginning of a path that no line has room for."""
-    return path if len(path) <= _PATH else f"...{path[3 - _PATH :]}"
+    return path if len(path) <= _PATH_WIDTH else f"...{path[3 - _PATH_WIDTH :]}"
 
 
 def _headline(report: ComparisonData) -> str:
@@ -211,16 +213,16 @@ def differing(count: int, size: int, noun: str = "element") -> str:
 
 def _entry(name: str, text: str) -> list[str]:
     """Write a name and what there is to it, in two lines at most."""
-    lines = field(name, text, break_on_hyphens=False)
-    return [line.replace(_GLUE, " ") for line in lines]
+    rows = field(name, text, break_on_hyphens=False)
+    return [line.replace(_GLUE, " ") for line in rows]
 
 
-def _described(report: ComparisonData) -> list[str]:
-    own = f"{report.actual_dtype} {report.actual_shape}"
-    reference = f"{report.expected_dtype} {report.expected_shape}"
-    if own == reference:
-        return _entry("arrays", own)
-    return [*_entry("actual", own), *_entry("expected", reference)]
+def _arrays(report: ComparisonData) -> list[str]:
+    actual = f"{report.actual_dtype} {report.actual_shape}"
+    expected = f"{report.expected_dtype} {report.expected_shape}"
+    if actual == expected:
+        return _entry("arrays", actual)
+    return [*_entry("actual", actual), *_entry("expected", expected)]
 
 
 def _tolerance(report: ComparisonData) -> str:
@@ -270,9 +272,9 @@ def _counts(report: ComparisonData) -> str:
 
 def _masked_counts(report: ComparisonData) -> str:
     """Write how many pairs are not compared, by the side that is masked."""
-    sides = ("in both", "only in actual", "only in expected")
+    where = ("in both", "only in actual", "only in expected")
     counts = {} if report.tally is None else {name: int(report.tally[name]) for name in MASKED}
-    text = ", ".join(f"{n} {side}" for n, side in zip(counts.values(), sides, strict=True) if n)
+    text = ", ".join(f"{n} {name}" for n, name in zip(counts.values(), where, strict=True) if n)
     return f"{text}; not compared"
 
 

@@ -216,7 +216,7 @@ def recommend_tolerance(
 default_of: Callable[..., Tolerance] = lru_cache(default_tolerance)
 
 
-def name_of(dtype: Any, known: Container[str]) -> str:
+def name_of(dtype: Any, formats: Container[str]) -> str:
     """Return a format's name: as it is given, where NumPy may not know it, or as NumPy says."""
     names = [str(dtype).removeprefix("torch."), getattr(dtype, "__name__", "")]
     with contextlib.suppress(TypeError):
@@ -224,16 +224,16 @@ def name_of(dtype: Any, known: Container[str]) -> str:
             names.append(np.dtype(dtype).name)
     # torch, jax and ml_dtypes write "fn" where a float8 has no infinities.
     names_too = (text for name in names for text in (name, name.removesuffix("fn")))
-    return next((name for name in names_too if name in known), names[-1] or names[0])
+    return next((name for name in names_too if name in formats), names[-1] or names[0])
 
 
-def format_name(dtype: Any, known: Collection[str], name: str) -> str:
+def format_name(dtype: Any, formats: Collection[str], name: str) -> str:
     """Return which of some formats a dtype or a name means; `name` is for the error."""
-    result = name_of(dtype, known)
-    if result not in known:
+    result = name_of(dtype, formats)
+    if result not in formats:
         held = hasattr(dtype, "dtype") and not isinstance(dtype, type)
         advice = ": pass the .dtype of an array" if held else ""
-        msg = f"{name} must be one of {', '.join(known)}, got {dtype!r:.60}{advice}"
+        msg = f"{name} must be one of {', '.join(formats)}, got {dtype!r:.60}{advice}"
         raise ValueError(msg)
     return result
 
@@ -256,7 +256,7 @@ class CheckedOptions(NamedTuple):
     rule: Criteria
     memory_limit: float
 
-    def rule_for(self, a: DType, b: DType, unit: Unit | None = None) -> Criteria:
+    def criteria_for(self, a: DType, b: DType, unit: Unit | None = None) -> Criteria:
         """Return the rule for arrays of some dtypes, both in one unit if they have any."""
         if self.rule.max_ulp is not None:
             return self.rule

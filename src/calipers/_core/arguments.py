@@ -176,10 +176,10 @@ def is_real(x: Any) -> bool:
 
 def require_bytes(memory_limit: Any) -> None:
     """Refuse a limit of memory that is no positive number."""
-    known = is_real(memory_limit) and not isinstance(memory_limit, (bool, np.bool))
-    if not (known and memory_limit > 0):
+    is_number = is_real(memory_limit) and not isinstance(memory_limit, (bool, np.bool))
+    if not (is_number and memory_limit > 0):
         msg = f"memory_limit must be a positive number of bytes, got {memory_limit!r:.60}"
-        raise (ValueError if known else TypeError)(msg)
+        raise (ValueError if is_number else TypeError)(msg)
 
 
 def require_flags(**flags: Any) -> None:

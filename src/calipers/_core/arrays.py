@@ -171,7 +171,7 @@ def as_elements(x: Any, name: str) -> NDArray:
     return np.asarray(x, object) if rounded else array
 
 
-def has_own_functions(x: Any) -> bool:
+def overrides_numpy(x: Any) -> bool:
     """Return True if NumPy's functions leave x to its library, as NEP 18 says."""
     function = getattr(type(x), "__array_function__", None)
     inherited = function is None or function is np.ndarray.__array_function__
@@ -181,7 +181,7 @@ def has_own_functions(x: Any) -> bool:
 def is_foreign(x: Any) -> bool:
     """Return True if x has functions of its own, and is no array of NumPy."""
     of_numpy = type(x) in HOST_TYPES or isinstance(x, np.ndarray)
-    return not of_numpy and has_own_functions(x)
+    return not of_numpy and overrides_numpy(x)
 
 
 def by_library(
@@ -191,7 +191,7 @@ def by_library(
     try:
         return function(a, b, *args, **kwargs)
     except Exception as error:  # a library may raise anything
-        name, x = (names[0], a) if has_own_functions(a) else (names[1], b)
+        name, x = (names[0], a) if overrides_numpy(a) else (names[1], b)
         function_name = f"numpy.{function.__name__}"
         if isinstance(error, TypeError) and "no implementation" in str(error):
             raise _foreign_error(x, name, function_name) from None
@@ -241,7 +241,7 @@ def refuse_sparse(x: Any, name: str) -> None:
         raise TypeError(msg)
 
 
-def given_array(x: Any, name: str) -> NDArray:
+def as_dense_array(x: Any, name: str) -> NDArray:
     """Return an array that the caller gave, if all its elements are there."""
     refuse_sparse(x, name)
     if np.ma.is_masked(x):
@@ -309,11 +309,11 @@ def require_numbers(**arrays: Any) -> None:
             or isinstance(x, (str, bytes, Set, dict, PathLike, *_FUNCTIONS))
             or (isinstance(item, np.ndarray) and item.dtype.kind in "SUV")
         ):
-            msg = f"{name} must be an array of numbers, got {_told(x)}"
+            msg = f"{name} must be an array of numbers, got {_type_text(x)}"
             raise TypeError(f"{msg}: load the file" if isinstance(x, PathLike) else msg)
 
 
-def _told(x: Any) -> str:
+def _type_text(x: Any) -> str:
     kind = type(x).__name__
     array = np.asarray(x)
     return f"{kind} of dtype {array.dtype}" if array.ndim else kind

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-_DEEP = 64  # what is nested deeper contains itself
+_MAX_DEPTH = 64  # what is nested deeper contains itself
 _NUMBERS = {bool, int, float, complex}
 
 # What there is in a container, by the text that follows its name, and a function of as many others
 # that makes a container of them.
-Apart = tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]
+Flattened = tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]
 
 
-def several(x: Any) -> tuple[Any, ...]:
+def as_tuple(x: Any) -> tuple[Any, ...]:
     """Return the items of a tuple or list, and what is neither as the only one."""
     return tuple(x) if isinstance(x, (tuple, list)) else (x,)
 
@@ -41,46 +41,48 @@ def items_of(x: Any) -> list[tuple[str, Any, Any]]:
     return [(f".{f.name}", f.name, getattr(x, f.name)) for f in fields(x)]
 
 
-def apart(x: Any, depth: int = 0, *, of_floats: bool = False) -> Apart:
+def flatten(x: Any, depth: int = 0, *, of_floats: bool = False) -> Flattened:
     """Take containers apart; `of_floats` makes arrays of lists of plain floats."""
     if not is_container(x):
         if of_floats and isinstance(x, (list, tuple)) and {type(y) for y in x} == {float}:
             kind = type(x)
             return [("[:]", np.array(x))], lambda new: kind(new[0].tolist())
         return [("", x)], lambda new: copy(new[0]) if type(x) is list else new[0]
-    if depth > _DEEP:
-        msg = f"a container is nested more than {_DEEP} deep: does it contain itself?"
+    if depth > _MAX_DEPTH:
+        msg = f"a container is nested more than {_MAX_DEPTH} deep: does it contain itself?"
         raise ValueError(msg)
     kind = type(x)
     items = items_of(x)
-    inner = [apart(value, depth + 1, of_floats=of_floats) for _, _, value in items]
-    ends = list(accumulate((len(held) for held, _ in inner), initial=0))
+    inner = [flatten(value, depth + 1, of_floats=of_floats) for _, _, value in items]
+    ends = list(accumulate((len(leaves) for leaves, _ in inner), initial=0))
 
-    def together(new: Sequence[Any]) -> Any:
+    def unflatten(new: Sequence[Any]) -> Any:
         parts = (new[first:last] for first, last in pairwise(ends))
-        made = [again(part) for (_, again), part in zip(inner, parts, strict=True)]
+        values = [again(part) for (_, again), part in zip(inner, parts, strict=True)]
         if isinstance(x, dict):
-            own = copy(x)  # of a class with more than its items
-            own.update(zip(x, made, strict=True))
-            return own
+            result = copy(x)  # of a class with more than its items
+            result.update(zip(x, values, strict=True))
+            return result
         if _is_record(x):
-            own = copy(x)
-            for (_, name, _), value in zip(items, made, strict=True):
-                object.__setattr__(own, name, value)  # it may be frozen
-            return own
-        return getattr(kind, "_make", kind)(made)  # of a named tuple
+            result = copy(x)
+            for (_, name, _), value in zip(items, values, strict=True):
+                object.__setattr__(result, name, value)  # it may be frozen
+            return result
+        return getattr(kind, "_make", kind)(values)  # of a named tuple
 
     pairs = zip(items, inner, strict=True)
-    held = [(f"{place}{path}", leaf) for (place, _, _), (own, _) in pairs for path, leaf in own]
-    return held, together
+    leaves = [
+        (f"{suffix}{path}", leaf) for (suffix, _, _), (leaves, _) in pairs for path, leaf in leaves
+    ]
+    return leaves, unflatten
 
 
-def contains(x: Any, apart: Callable[[Any], Apart], owns: Callable[[Any], bool]) -> bool:
+def contains(x: Any, flatten: Callable[[Any], Flattened], owns: Callable[[Any], bool]) -> bool:
     """Return True if x is an array of a library, or contains one."""
-    return owns(x) or any(owns(leaf) for _, leaf in apart(x)[0])
+    return owns(x) or any(owns(leaf) for _, leaf in flatten(x)[0])
 
 
-class Opened:
+class FlatArguments:
     """
     The arguments of a function, and in the place of containers what they hold.
 
@@ -98,33 +100,33 @@ class Opened:
         self,
         arguments: Sequence[Any],
         counts: Callable[[Any], bool],
-        apart: Callable[[Any], Apart] = apart,
+        flatten: Callable[[Any], Flattened] = flatten,
     ) -> None:
         each = []
         for x in arguments:
-            held, again = apart(x)
+            held, again = flatten(x)
             whole = not any(counts(leaf) for _, leaf in held)
             each.append(([("", x)], _one) if whole else (held, again))
-        self._again = [again for _, again in each]
+        self._unflatten = [again for _, again in each]
         self._ends = list(accumulate((len(held) for held, _ in each), initial=0))
         self.leaves: tuple[Any, ...] = tuple(leaf for held, _ in each for _, leaf in held)
         self.paths: tuple[str, ...] = tuple(path for held, _ in each for path, _ in held)
         self.owners: tuple[int, ...] = tuple(k for k, (held, _) in enumerate(each) for _ in held)
 
-    def of_owner(self, owner: int) -> range:
+    def leaves_of(self, owner: int) -> range:
         """Return which leaves are an argument, or in it."""
         return range(*self._ends[owner : owner + 2])
 
-    def together(self, leaves: Sequence[Any]) -> list[Any]:
+    def unflatten(self, leaves: Sequence[Any]) -> list[Any]:
         """Return arguments of others in the place of the leaves."""
         if not any(self.paths):
             return list(leaves)
         parts = (leaves[first:last] for first, last in pairwise(self._ends))
-        return [again(part) for again, part in zip(self._again, parts, strict=True)]
+        return [again(part) for again, part in zip(self._unflatten, parts, strict=True)]
 
-    def one(self, owner: int, leaves: Sequence[Any]) -> Any:
+    def unflatten_one(self, owner: int, leaves: Sequence[Any]) -> Any:
         """Return one of the arguments, of others in the place of its leaves."""
-        return self._again[owner](leaves)
+        return self._unflatten[owner](leaves)
 
 
 def _one(new: Sequence[Any]) -> Any:

@@ -245,7 +245,7 @@ def _is_finite(x: Any) -> bool:
     return is_exact(x) or math.isfinite(x)
 
 
-def reals(x: NDArray) -> NDArray:
+def as_real_vector(x: NDArray) -> NDArray:
     """View a contiguous array as the vector of its real numbers."""
     flat = x.reshape(-1)
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat

@@ -57,13 +57,13 @@ def _threads() -> str:
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of installed packages that results may depend on."""
-    found = {}
+    installed = {}
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 @cache
@@ -75,14 +75,14 @@ def _processor() -> str:
 
 def fingerprint() -> dict[str, Any]:
     """Return the basis and all flags that results may depend on, as built-in types for JSON."""
-    found = basis()
-    found["blas"] = _blas()
-    found["flushes_subnormals"] = flushes_subnormals()
-    found |= {name: os.environ[name] for name in _THREADS if name in os.environ}
+    settings = basis()
+    settings["blas"] = _blas()
+    settings["flushes_subnormals"] = flushes_subnormals()
+    settings |= {name: os.environ[name] for name in _THREADS if name in os.environ}
     for library, flags in _FLAGS.items():
         if library in sys.modules:
-            found |= {f"{library}.{flag}": _value(library, flag) for flag in flags}
-    return found
+            settings |= {f"{library}.{flag}": _value(library, flag) for flag in flags}
+    return settings
 
 
 def changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:

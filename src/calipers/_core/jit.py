@@ -27,7 +27,7 @@ from numba.core.runtime import rtsys
 _first_use = sys.modules["calipers"]._first_use
 _this_thread = threading.local()  # `seconds` that kernels took it, and whether it `compiles`
 # Seconds of compilation after which a terminal says why nothing seems to happen.
-_SILENT_SECONDS = 0.5
+_ANNOUNCE_AFTER_SECONDS = 0.5
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 # What Numba's environment variables change in machine code, and its own names for it do not tell.
 SETTINGS = [
@@ -43,11 +43,11 @@ def work_clock() -> float:
 
 @contextlib.contextmanager
 def _stopped_clock() -> Iterator[None]:
-    before = work_clock()
+    started = work_clock()
     try:
         yield
     finally:
-        _this_thread.seconds = time.perf_counter() - before
+        _this_thread.seconds = time.perf_counter() - started
 
 
 class Kernels(dict[Any, Callable[..., Any]]):
@@ -68,15 +68,17 @@ class Kernels(dict[Any, Callable[..., Any]]):
         require_no_compilation()
         with _stopped_clock(), _first_use:
             if key not in self:
-                self._compiled[key] = found = _compiled(self._function, self._signature(key), key)
-                self[key] = found.entry_point
+                self._compiled[key] = compiled = _compiled(
+                    self._function, self._signature(key), key
+                )
+                self[key] = compiled.entry_point
             return self[key]
 
     def address(self, key: Any) -> int:
         """Return where the machine code begins, for other kernels that call it."""
         self[key]
-        found = self._compiled[key]
-        return int(found.library.get_pointer_to_function(found.fndesc.llvm_func_name))
+        compiled = self._compiled[key]
+        return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
 
     def is_cached(self, key: Any) -> bool:
         """Return True if the disk cache has the entry point of a key."""
@@ -117,7 +119,7 @@ class Compilations(event.Listener):  # type: ignore[misc]  # Numba is untyped
             return
         self._started = time.perf_counter()
         if not self.announced and is_terminal(sys.stderr):
-            left = max(0.0, _SILENT_SECONDS - self.seconds)
+            left = max(0.0, _ANNOUNCE_AFTER_SECONDS - self.seconds)
             timer = threading.Timer(left, self._announce, (self._dispatcher, self._key))
             timer.daemon = True
             with contextlib.suppress(RuntimeError):  # no thread can start while Python exits

@@ -27,7 +27,7 @@ _IN_SIMULATED_KERNEL = "FakeWithinKernelCUDAArray"
 HOST_TYPES = frozenset(
     {np.ndarray, np.memmap, list, tuple, bool, int, float, complex, *np.sctypeDict.values()}
 )
-HELD_TYPES = HOST_TYPES - {np.memmap}  # and all of it is in memory
+IN_MEMORY_TYPES = HOST_TYPES - {np.memmap}  # and all of it is in memory
 
 
 def library_of(x: Any) -> ArrayLibrary | None:
@@ -126,10 +126,10 @@ def require_host(**arrays: Any) -> None:
     away = [name for name, device in devices.items() if device != "cpu"]
     if not away:
         return
-    found = " and ".join(_described(name, x, devices[name]) for name, x in arrays.items())
+    described = " and ".join(_described(name, x, devices[name]) for name, x in arrays.items())
     advice = " and ".join(_to_host_advice(name, arrays[name], libraries[name]) for name in away)
     both = "compares arrays on one device" if len(away) < len(arrays) else "takes host arrays here"
-    msg = f"{found}; calipers {both}: pass {advice}"
+    msg = f"{described}; calipers {both}: pass {advice}"
     raise TypeError(msg)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from .containers import Apart
+from .containers import Flattened
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 Result = TypeVar("Result")
@@ -147,15 +147,15 @@ class Differentiated:
     """What the derivatives, once asked, took for the values of the differentiable outputs."""
     used: tuple[int, ...] = ()
     """Inputs that f uses themselves, of which it is given copies: these cannot be moved."""
-    places: dict[int, tuple[NDArray, ...]] = field(default_factory=dict)
+    value_indices: dict[int, tuple[NDArray, ...]] = field(default_factory=dict)
     """By sparse input, the indices of the values that its array is of; none if it is of all."""
 
 
 class ContainerLibrary(Protocol):
     """What knows the containers of arrays that functions of a library take and return."""
 
-    def apart(self, x: Any) -> Apart:
-        """Take a container apart, of whatever kinds the library knows; see `Apart`."""
+    def flatten(self, x: Any) -> Flattened:
+        """Take a container apart, of whatever kinds the library knows; see `Flattened`."""
         ...
 
     def is_active(self, x: Any) -> bool:

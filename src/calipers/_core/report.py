@@ -100,16 +100,16 @@ def wrapped(
     )
 
 
-def code_lines(label: str, code: str) -> list[str]:
+def wrapped_code(label: str, code: str) -> list[str]:
     """Return code after its label, wrapped so that all lines together can be pasted."""
     code, mark, comment = code.partition(COMMENT)
     text = f"{label}: {code}"
-    lines = wrapped(text, rest="  ", width=CODE_WIDTH, break_long_words=False)
-    if mark and len(lines[-1] + mark + comment) <= CODE_WIDTH:
-        lines[-1] += mark + comment
+    rows = wrapped(text, rest="  ", width=CODE_WIDTH, break_long_words=False)
+    if mark and len(rows[-1] + mark + comment) <= CODE_WIDTH:
+        rows[-1] += mark + comment
     elif mark:
-        lines.append(mark + comment)
-    return lines
+        rows.append(mark + comment)
+    return rows
 
 
 def index_text(index: Iterable[object]) -> str:
@@ -122,7 +122,7 @@ def calls_text(calls: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in calls.items())
 
 
-_VALUE = 20  # characters of a value in a table
+_VALUE_WIDTH = 20  # characters of a value in a table
 _POWER = re.compile(r"(?<=\d)[eE][+-]?\d+\Z")
 # Significant digits of a tolerance that is to be copied; it is rounded up, so that it passes.
 _UPWARDS = Context(prec=3, rounding=ROUND_UP)
@@ -146,16 +146,16 @@ def values(a: Any, b: Any) -> tuple[str, str]:
     write = [repr if isinstance(x, str) else str for x in (a, b)]
     words = write == [repr, repr]
     a, b = text_of(a), text_of(b)
-    skipped = _left_out(a, b, words)
+    skipped = _skipped_length(a, b, words)
     mark = "..." if skipped else ""
     return _short(mark + write[0](a[skipped:])), _short(mark + write[1](b[skipped:]))
 
 
-def _left_out(a: str, b: str, words: bool) -> int:
+def _skipped_length(a: str, b: str, words: bool) -> int:
     """Return how much of the beginning of two texts goes, for their difference to be seen."""
     pairs = enumerate(zip(a, b, strict=False))
     same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
-    beyond = max(len(a), len(b)) - (_VALUE - 2 if words else _VALUE)  # words are quoted
+    beyond = max(len(a), len(b)) - (_VALUE_WIDTH - 2 if words else _VALUE_WIDTH)  # words are quoted
     has_no_text = a.startswith("<") and not words  # of its own, but a type
     if beyond <= 0 or same <= 9 or has_no_text:
         return 0
@@ -172,12 +172,12 @@ def text_of(x: Any) -> str:
 def _short(text: str) -> str:
     if not text.isprintable():  # what would move the cursor
         text = repr(text)[1:-1]
-    if len(text) <= _VALUE:
+    if len(text) <= _VALUE_WIDTH:
         return text
     # Without its power of ten a number would be another one.
     power = _POWER.search(text)
     end = f"...{power[0]}" if power else "..."
-    return text[: _VALUE - len(end)] + end
+    return text[: _VALUE_WIDTH - len(end)] + end
 
 
 def brief(x: float) -> str:

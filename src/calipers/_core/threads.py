@@ -260,7 +260,7 @@ def num_threads(n: int) -> Iterator[None]:
         set_num_threads(before)
 
 
-def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
+def first_result(work: Callable[[int], int], tasks: int, threads: int) -> int:
     """
     Run ``work(0)``, ``work(1)``, ... and return the first result that is not negative, or -1.
 
@@ -270,7 +270,7 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
     would wait for them in vain would keep its arrays in memory.
     """
     turn = count()
-    found: dict[int, int] = {}
+    results: dict[int, int] = {}
     is_task = getattr(_current, "is_task", False)
     if is_task:
         threads = 1
@@ -278,11 +278,11 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
     def take_turns() -> None:
         _current.is_task = is_task or threads > 1
         try:
-            while not found and (task := next(turn)) < tasks:
+            while not results and (task := next(turn)) < tasks:
                 if (position := work(task)) >= 0:
-                    found[task] = position
+                    results[task] = position
         except BaseException:
-            found[-1] = -1  # stops the others
+            results[-1] = -1  # stops the others
             raise
         finally:
             _current.is_task = is_task
@@ -303,11 +303,11 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
             for helper in running:
                 helper.exception()
         except BaseException:
-            found[-1] = -1  # an interrupt while waiting stops the helpers, too
+            results[-1] = -1  # an interrupt while waiting stops the helpers, too
             raise
     for helper in running:
         helper.result()
-    return found[min(found)] if found else -1
+    return results[min(results)] if results else -1
 
 
 @contextlib.contextmanager
@@ -321,7 +321,7 @@ def as_task() -> Iterator[None]:
         _current.is_task = before
 
 
-class InOrder(Generic[T]):
+class OrderedMerge(Generic[T]):
     """Parts merged in the order of their tasks, whenever they come."""
 
     def __init__(self, merge: Callable[[T, T], T]) -> None:
@@ -349,7 +349,7 @@ def in_parts(work: Callable[[int, int], None], starts: Sequence[int], stop: int)
         work(starts[task], ends[task])
         return -1
 
-    first_found(part, len(ends), min(get_num_threads(), len(ends)))
+    first_result(part, len(ends), min(get_num_threads(), len(ends)))
 
 
 def in_background(work: Callable[[], T]) -> "Future[T]":

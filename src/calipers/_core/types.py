@@ -16,12 +16,12 @@ FormatName: TypeAlias = Literal[
 ]
 Measure: TypeAlias = Literal["excess", "absolute", "relative", "ulp"]
 Rounding: TypeAlias = Literal["nearest", "truncate"]
-Sides: TypeAlias = Literal["inputs", "outputs"]
+RoundedPart: TypeAlias = Literal["inputs", "outputs"]
 Effort: TypeAlias = Literal["full", "quick"]
 Widens: TypeAlias = Literal["auto", "f", "g"]
 Target: TypeAlias = Literal["cpu", "cuda"]
 Convention: TypeAlias = Literal["torch", "jax"]
-Excuse: TypeAlias = Literal["NONSMOOTH", "INCONCLUSIVE"]
+AllowedStatus: TypeAlias = Literal["NONSMOOTH", "INCONCLUSIVE"]
 Inplace: TypeAlias = Literal["write", "add"]
 ProgressLike: TypeAlias = bool | Callable[[int, int], object]
 
@@ -130,7 +130,7 @@ class CompareOptions(TypedDict, total=False):
 class EmulateOptions(TypedDict, total=False):
     """The keywords of `emulate`."""
 
-    where: Sides | Collection[Sides]
+    where: RoundedPart | Collection[RoundedPart]
     arguments: int | str | Collection[int | str] | None
     rounding: Rounding
     flush: bool
@@ -227,4 +227,4 @@ class SecondOptions(TypedDict, total=False):
     workers: WorkersLike | None
     progress: ProgressLike
     equal_nan: bool
-    allow: Collection[Excuse]
+    allow: Collection[AllowedStatus]

@@ -10,7 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from .._compare.statistics import Criteria, PairStatistics, rule_arguments, widened
+from .._compare.statistics import Criteria, PairStatistics, kernel_arguments, widened
 from .._core.arrays import ArrayPair
 from .._core.dtypes import working_dtypes
 from .._core.libraries import library_of
@@ -56,7 +56,7 @@ def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
         itemsize = max(numba_type.bitwidth for numba_type in held) // 8
         layout = target.policy(itemsize, places.flat, kernels.TALLIES)
         arguments = *places.vectors((a, b)), places.layout, a.size
-        arguments = *arguments, *rule_arguments(pair, rule)
+        arguments = *arguments, *kernel_arguments(pair, rule)
         lengths = tuple(int(n) for n in tally.axes[:, LENGTH])
         starts = tuple(int(n) for n in tally.axes[:, COUNTS])
         zeros = np.zeros(kernels.AXES + tally.counts.size, np.int64)

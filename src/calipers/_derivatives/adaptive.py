@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.messages import Outs
 from .._kernels.differences import CONVERGED, NOISY
@@ -28,7 +28,7 @@ Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 def measured(problem: Problem, steps: Steps, other: bool = False) -> NDArray:
     """Return the state of a ladder along each coordinate, before it begins; or of another."""
-    coords = np.ascontiguousarray(reals(problem.x)[:: problem.stride])
+    coords = np.ascontiguousarray(as_real_vector(problem.x)[:: problem.stride])
     states = np.zeros(coords.size, STATE)
     MEASURE_ALL[coords.dtype](states, coords, _reach(problem, steps, other))
     return states
@@ -36,7 +36,7 @@ def measured(problem: Problem, steps: Steps, other: bool = False) -> NDArray:
 
 def lengths_of(problem: Problem, steps: Steps) -> NDArray:
     """Return how far the ladder along each coordinate goes where t is 1."""
-    coords = np.ascontiguousarray(reals(problem.x)[:: problem.stride])
+    coords = np.ascontiguousarray(as_real_vector(problem.x)[:: problem.stride])
     lengths = np.empty(coords.size)
     given = np.zeros(1, STATE), coords, _reach(problem, steps)
     MEASURE_LENGTHS[coords.dtype](lengths, *given)
@@ -134,7 +134,14 @@ class Ladders:
     def _compiled(self, native: Native, start: int, outs: Outs) -> None:
         problem, steps = self.problem, self.steps
         x = np.empty_like(problem.x)
-        where = (native.form, x, reals(x), reals(problem.x), problem.stride, start)
+        where = (
+            native.form,
+            x,
+            as_real_vector(x),
+            as_real_vector(problem.x),
+            problem.stride,
+            start,
+        )
         upper = np.empty(problem.native_shape, problem.dtype)
         scratch = (problem.base, upper, np.empty_like(upper), _room(problem.base.size))
         further, reached = CLIMB.address(problem.base.dtype), np.empty(1, np.int64)
@@ -143,7 +150,7 @@ class Ladders:
                 *where, _reach(problem, steps, self.other), further, *scratch, *outs, reached
             )
         except Exception as error:
-            step = perturbation(problem, x, reals(problem.x), reached[0])
+            step = perturbation(problem, x, as_real_vector(problem.x), reached[0])
             blame(error, problem, reached[0], step)
             raise
 
@@ -159,7 +166,7 @@ class Ladders:
                 climb(problem.base, displaced, tuple(out[block] for out in outs))
 
     def _displaced(self, evaluate: Evaluator, numbers: NDArray, length: NDArray) -> Evaluate:
-        origin = reals(self.problem.x)[numbers]
+        origin = as_real_vector(self.problem.x)[numbers]
         lows, highs = self._bounds(numbers)
 
         def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.messages import Outs
 from .._kernels.differences import COLORED
@@ -59,7 +59,7 @@ class Differences:
         if not self.problem.imaginary:
             self._fill(start, rows, self.colors, self.tops)
             return
-        x = reals(self.problem.x)
+        x = as_real_vector(self.problem.x)
         colors, tops = self.colors.repeat(2), x.astype(np.promote_types(x.dtype, np.float64))
         tops[1::2] = self.tops
         whole = np.empty((len(rows), self.problem.base.size), rows.dtype)
@@ -72,7 +72,10 @@ class Differences:
         if native is not None:
             self._compiled(native, start, rows, colors, tops)
             return
-        origin, sides = reals(self.problem.x), [tops, self.bottoms] if self.bottoms.size else [tops]
+        origin, sides = (
+            as_real_vector(self.problem.x),
+            [tops, self.bottoms] if self.bottoms.size else [tops],
+        )
         count = max(1, self.problem.batch_size // len(sides))
         for first in range(0, len(rows), count):
             some = rows[first : first + count]
@@ -95,7 +98,7 @@ class Differences:
         except IndexError:  # none is left, or another thread took it
             x = np.empty(problem.x.shape, problem.x.dtype)
             lower = np.empty(problem.native_shape, problem.dtype)
-        where = native.form, x, reals(problem.x), start
+        where = native.form, x, as_real_vector(problem.x), start
         given = colors, tops, self.bottoms, lower, rows
         reached = np.empty(1, np.int64)
         with _blamed(reached):
@@ -139,7 +142,7 @@ class ColorLadders:
     def _climb(self, start: int, outs: Outs) -> None:
         states = outs[-1]
         states[:] = self.states[start : start + len(states)]
-        x = reals(self.problem.x)
+        x = as_real_vector(self.problem.x)
 
         def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
             rows = np.empty((len(active), self.problem.base.size), self.problem.base.dtype)

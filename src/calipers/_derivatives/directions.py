@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.messages import Outs
 from .._execution.run import run
@@ -33,7 +33,7 @@ def along(
     If these are `joint`, they are to be small beside the largest value, not each beside its own.
     """
     # The real numbers of v, in the places of those of x; a complex step goes along the imaginary.
-    direction = reals(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
+    direction = as_real_vector(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
     shape = problem.base.shape
     if not direction.any():
         return np.zeros(shape), np.zeros(shape)
@@ -63,8 +63,8 @@ def slopes_along(
     In the first of `count` rows no coordinate goes farther than its own step; in each other half as
     far as in the one before. Slopes are NaN where bounds leave no room.
     """
-    direction = reals(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
-    x = reals(problem.x)
+    direction = as_real_vector(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
+    x = as_real_vector(problem.x)
     x = x.astype(np.promote_types(x.dtype, float))
     longest = _length(problem, direction, steps)
     ts = np.ldexp(longest, -np.arange(count))
@@ -75,7 +75,7 @@ def slopes_along(
     for k, t in enumerate(ts.tolist()):
         for slopes, far in (right, t), (left, -t):
             end = _point(problem, steps, x, far, direction)
-            width = _width(problem, [end, reals(problem.x)], direction, far)
+            width = _width(problem, [end, as_real_vector(problem.x)], direction, far)
             with np.errstate(all="ignore"):
                 slopes[k] = (_at(problem, end).astype(float) - base) / width
     return right, left, ts
@@ -91,7 +91,7 @@ def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple
     if problem.imaginary:
         yield direction, _length(problem, direction, steps)
         return
-    spacings = steps.eps * np.abs(reals(problem.x).astype(float))
+    spacings = steps.eps * np.abs(as_real_vector(problem.x).astype(float))
     left = direction
     while left.any():
         if steps.method == ADAPTIVE:
@@ -117,7 +117,7 @@ def _sides(problem: Problem, direction: NDArray, far: Any, steps: Steps) -> Iter
     if not steps.lows.size:
         yield direction
         return
-    x = reals(problem.x).astype(float)
+    x = as_real_vector(problem.x).astype(float)
     up, down = _room(x, direction, steps)
     extent, one_sided = _NARROW * far, _NARROW * far
     if steps.method != ADAPTIVE:
@@ -142,10 +142,12 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     """Return the derivative along a direction by one step."""
     shape = problem.base.shape
     if problem.imaginary:
-        there = _at(problem, _point(problem, steps, reals(problem.x), t, np.roll(direction, 1)))
+        there = _at(
+            problem, _point(problem, steps, as_real_vector(problem.x), t, np.roll(direction, 1))
+        )
         with np.errstate(all="ignore"):
             return there / t
-    x = reals(problem.x)
+    x = as_real_vector(problem.x)
     x = x.astype(np.promote_types(x.dtype, float))
     wide = np.promote_types(problem.base.dtype, float)
     value = np.zeros(shape, wide)
@@ -186,7 +188,7 @@ def _point(problem: Problem, steps: Steps, x: NDArray, far: float, direction: ND
     point = x + far * direction
     if steps.lows.size:  # beyond which rounding may have led
         point = np.clip(point, steps.lows, steps.highs)
-    return point.astype(reals(problem.x).dtype)
+    return point.astype(as_real_vector(problem.x).dtype)
 
 
 def _at(problem: Problem, point: NDArray) -> NDArray:
@@ -205,7 +207,7 @@ def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
     """Return t such that no coordinate goes farther along t*v than its own step."""
     lengths = steps.factor * steps.lengths
     if not lengths.size:
-        lengths = steps.factor * np.maximum(1.0, np.abs(reals(problem.x).astype(float)))
+        lengths = steps.factor * np.maximum(1.0, np.abs(as_real_vector(problem.x).astype(float)))
     lengths = np.broadcast_to(lengths, (problem.coordinates,))
     largest = np.abs(direction).reshape(problem.coordinates, -1).max(axis=1)
     return float(2.0 ** np.floor(np.log2(np.min((lengths / largest)[largest > 0]))))
@@ -235,7 +237,7 @@ def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
 def _ladder(
     problem: Problem, direction: NDArray, length: Any, steps: Steps, joint: bool
 ) -> tuple[NDArray, NDArray]:
-    coords = reals(problem.x)
+    coords = as_real_vector(problem.x)
     x = coords.astype(float)
     units = np.maximum(1.0, np.abs(x))
     nonzero = direction != 0

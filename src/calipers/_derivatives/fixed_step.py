@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._compare.elementwise import equal_arrays
-from .._core.dtypes import real_parts, reals
+from .._core.dtypes import as_real_vector, real_parts
 from .._core.protocols import NDArray
 from .._execution.messages import Outs
 from .._kernels.differences import COLUMNS, EXCLUDED, FIXED, IMAGINARY_COLUMNS, LOST
@@ -46,7 +46,7 @@ def blame(error: Exception, problem: Problem, coordinate: int, step: float | Non
 def perturbation(problem: Problem, x: NDArray, origin: NDArray, coordinate: int) -> float | None:
     """Return the step that the argument of a compiled f took, None if along the imaginary axis."""
     number = int(coordinate) * problem.stride
-    return float(reals(x)[number] - origin[number]) or None
+    return float(as_real_vector(x)[number] - origin[number]) or None
 
 
 def element_of(problem: Problem, number: int) -> str:
@@ -65,7 +65,7 @@ class Evaluator:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._origin = reals(problem.x)
+        self._origin = as_real_vector(problem.x)
         bytes_per_call = problem.x.nbytes + problem.base.nbytes
         rows = max(1, problem.batch_bytes // max(1, bytes_per_call))
         self.block = max(1, min(rows, problem.coordinates))
@@ -129,7 +129,7 @@ class Evaluator:
                 values[k] = problem.base
                 continue
             x = problem.x.copy()  # f may write into it, or keep it
-            reals(x)[number] = point
+            as_real_vector(x)[number] = point
             try:
                 results[k] = problem.result(x)
             except Exception as error:
@@ -145,7 +145,7 @@ class Evaluator:
             self._require_unchanged()
             self._buffer = np.repeat(problem.x[None], count + extra, axis=0)
         x = self._buffer[: count + extra]
-        flat = reals(x).reshape(count + extra, -1)
+        flat = as_real_vector(x).reshape(count + extra, -1)
         rows = np.arange(count)
         flat[rows, numbers] = points
         try:
@@ -160,7 +160,9 @@ class Evaluator:
         if y.shape[1:] != problem.shape:
             msg = f"f returned results of two shapes: {problem.shape} and then {y.shape[1:]}"
             raise ValueError(msg)
-        found = reals(np.asarray(y, dtype=problem.dtype, order="C")).reshape(count + extra, -1)
+        found = as_real_vector(np.asarray(y, dtype=problem.dtype, order="C")).reshape(
+            count + extra, -1
+        )
         values[:] = found[:count]  # which may be x, or what f uses again
         flat[rows, numbers] = self._origin[numbers]
         if new:
@@ -174,7 +176,7 @@ class Evaluator:
             return
         size = self._origin.itemsize
         bits = f"u{size}" if size in (2, 4, 8) else "u1"
-        flat = reals(self._buffer).reshape(len(self._buffer), self._origin.size)
+        flat = as_real_vector(self._buffer).reshape(len(self._buffer), self._origin.size)
         if (flat.view(bits) != self._origin.view(bits)).any():
             msg = "f changes its argument; make it work on a copy"
             raise ValueError(msg)
@@ -209,7 +211,7 @@ class Evaluator:
             if not (np.abs(values[part] - base) > least).any():
                 return False
             alone, again = (
-                reals(np.array(problem.call_batch(x)[-1], dtype=problem.dtype))[part]
+                as_real_vector(np.array(problem.call_batch(x)[-1], dtype=problem.dtype))[part]
                 for _ in range(2)
             )
             same = equal_arrays(alone, again, equal_nan=True)
@@ -233,7 +235,7 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
 
 def lost_step(problem: Problem, coordinate: int, at: NDArray | None = None) -> ValueError:
     """Return the error that refuses a step, at another point than that of the problem maybe."""
-    x = reals(problem.x if at is None else at)[problem.stride * coordinate]
+    x = as_real_vector(problem.x if at is None else at)[problem.stride * coordinate]
     return ValueError(
         f"the step of element {coordinate} is lost in rounding at x = {x}: pass a larger step"
     )
@@ -306,7 +308,7 @@ class Columns:
 
     def _compiled(self, native: Native, start: int, outs: Outs) -> None:
         problem, count = self.problem, len(outs[1])
-        origin = reals(problem.x if self.at is None else self.at)
+        origin = as_real_vector(problem.x if self.at is None else self.at)
         scratch = self._scratch(native, count)
         try:
             lost = scratch.kernel(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.messages import Outs
 from .._kernels.differences import FIXED, LOST
@@ -285,5 +285,5 @@ def _taken(work: Columns, start: int, count: int) -> _Taken:
         steps = np.broadcast_to(work.steps.lengths, problem.coordinates)[block]
         return _Taken(rows.astype(float), status, steps, np.zeros(count))
     table, _ = work.steps.tables(problem.x, problem.stride, start, start + count)
-    steps = np.abs(table[0, 0] - reals(problem.x)[:: problem.stride][block])
+    steps = np.abs(table[0, 0] - as_real_vector(problem.x)[:: problem.stride][block])
     return _Taken(rows.astype(float), status, steps, np.abs(table[2]).sum(axis=0))

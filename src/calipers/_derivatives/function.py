@@ -12,7 +12,7 @@ from numba.core.errors import NumbaError
 
 from .._core.arguments import brief, is_integer, note_form, note_tensors
 from .._core.arrays import as_array
-from .._core.dtypes import real_parts, reals
+from .._core.dtypes import as_real_vector, real_parts
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .compiled import Call, Native, kind_of, native_form
@@ -60,7 +60,7 @@ class Problem:
         y = np.array(y, dtype=y.dtype.newbyteorder("="), order="C")  # kernels know no other
         self.seconds = time.perf_counter() - started
         self.shape, self.dtype = y.shape, y.dtype
-        self.base = reals(y)
+        self.base = as_real_vector(y)
         self._find_native()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Problem:
         """Return the problem of real steps from x, of real parts: f gets complex x all the same."""
 
         def real_values(x: NDArray) -> NDArray:
-            return self.at(reals(x.astype(self.x.dtype)))[::2]
+            return self.at(as_real_vector(x.astype(self.x.dtype)))[::2]
 
         x, base = np.ascontiguousarray(self.x.real), self.base[::2]
         return Problem(real_values, (), x, (), {}, REAL, False, known=base)
@@ -161,7 +161,7 @@ class Problem:
 
     @property
     def coordinates(self) -> int:
-        return reals(self.x).size // self.stride
+        return as_real_vector(self.x).size // self.stride
 
     @property
     def has_complex_x(self) -> bool:
@@ -309,12 +309,12 @@ class Problem:
         y = self.result(x)
         # What f filled is new; what it returned may be x, or a buffer that the next call fills.
         filled = self.out_like is not None
-        return reals(y if filled else np.array(y, dtype=self.dtype, order="C"))
+        return as_real_vector(y if filled else np.array(y, dtype=self.dtype, order="C"))
 
     def at(self, coordinates: NDArray) -> NDArray:
         """Return the real values of f where its real numbers are `coordinates`: new memory."""
         x = np.empty_like(self.x)
-        reals(x)[:] = coordinates
+        as_real_vector(x)[:] = coordinates
         return self.values(x)
 
     @property
@@ -329,9 +329,9 @@ class Problem:
         if self.batch_size == 1:
             return np.stack([self.at(coordinates) for coordinates in points])
         x = np.empty((len(points), *self.x.shape), self.x.dtype)
-        reals(x).reshape(len(points), -1)[:] = points
+        as_real_vector(x).reshape(len(points), -1)[:] = points
         values = self.call_batch(x).astype(self.dtype, order="C", copy=False)
-        return reals(values).reshape(len(points), -1)
+        return as_real_vector(values).reshape(len(points), -1)
 
 
 def _looks(x: Any) -> Any:

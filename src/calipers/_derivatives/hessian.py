@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from .._core.arguments import require_callable
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.jit import work_clock
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, HessianOptions, Method
@@ -137,7 +137,7 @@ def _curvature_gaps(pairs: Pairs) -> tuple[NDArray, int]:
     A step whose square over- or underflows shows none. With the gaps comes how often f was called.
     """
     problem, base = pairs.problem, float(pairs.problem.base[0])
-    x, gaps, calls = reals(problem.x), np.zeros(pairs.problem.coordinates), 0
+    x, gaps, calls = as_real_vector(problem.x), np.zeros(pairs.problem.coordinates), 0
 
     def gap(i: int, t: float) -> tuple[float, float]:
         """Return the gap by steps of t, and what rounding leaves in it."""
@@ -217,7 +217,7 @@ def _both_sided(problem: Problem, steps: Steps) -> Steps:
     """
     lengths = lengths_of(problem, steps)
     if steps.lows.size:
-        x = reals(problem.x).astype(float)
+        x = as_real_vector(problem.x).astype(float)
         room = np.minimum(steps.highs - x, x - steps.lows)
         lengths = np.where(room > 0, np.minimum(lengths, room), lengths)
     with np.errstate(divide="ignore"):
@@ -277,7 +277,7 @@ class Pairs:
         states["limit"] = np.minimum(one["limit"][i], one["limit"][j])
         states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
         states["unit"] = np.minimum(one["unit"][i], one["unit"][j])
-        x = reals(problem.x)
+        x = as_real_vector(problem.x)
         rounding = np.full(len(i), np.inf)
 
         def ends(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:

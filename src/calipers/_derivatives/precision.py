@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import FORMATS, reals
+from .._core.dtypes import FORMATS, as_real_vector
 from .._core.protocols import NDArray
 from .._kernels.ladder_irregular import in_few_bits
 from .function import Problem
@@ -70,7 +70,7 @@ def _by_rounding_of_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArr
     left = np.abs(problem.base).max(initial=0.0) < _least(problem)  # which is alike by chance
     if left or steps.given:  # and how far to go
         return steps, every
-    x = reals(problem.x).astype(float)
+    x = as_real_vector(problem.x).astype(float)
     sizes = np.where(x == 0, 1.0, np.abs(x))
     raised = np.maximum(1.0, sizes)  # beside which a small number may be lost
     for size in (sizes, raised) if np.any(raised > sizes) else (sizes,):
@@ -153,7 +153,7 @@ def _by_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:
 
 
 def _least(problem: Problem) -> float:
-    return _LEFT * max(1.0, float(np.abs(reals(problem.x)).max(initial=0.0)))
+    return _LEFT * max(1.0, float(np.abs(as_real_vector(problem.x)).max(initial=0.0)))
 
 
 def _by_last_bits(problem: Problem, steps: Steps, results: list[NDArray]) -> Steps:
@@ -187,7 +187,7 @@ def _by_last_bits(problem: Problem, steps: Steps, results: list[NDArray]) -> Ste
             break
         if _end_in_zeros(name, values[np.abs(values) >= _least(problem)]):
             return _knowing(steps, name)
-        if size is None or more(size * reals(problem.x)) is None:
+        if size is None or more(size * as_real_vector(problem.x)) is None:
             break
     return steps
 
@@ -202,7 +202,7 @@ def _knowing(steps: Steps, name: str) -> Steps:
 
 def _moves(problem: Problem, steps: Steps) -> list[NDArray]:
     """Return how far the numbers of x are moved, one time after the other."""
-    numbers = reals(problem.x)
+    numbers = as_real_vector(problem.x)
     if steps.lengths.size:  # as far as the caller, or the kind of x, lets it
         near = np.repeat(steps.lengths, problem.stride if steps.lengths.size > 1 else 1)
         return [_MOVED * near]
@@ -216,7 +216,7 @@ def _beside(problem: Problem, far: NDArray) -> NDArray:
     """Return other real numbers than those of x, about so far from them."""
     shares = np.random.default_rng(0).uniform(0.5, 1.0, far.size)
     with np.errstate(all="ignore"):
-        return np.asarray(reals(problem.x) + shares * far)
+        return np.asarray(as_real_vector(problem.x) + shares * far)
 
 
 def _values_at(problem: Problem, steps: Steps, numbers: NDArray) -> NDArray | None:

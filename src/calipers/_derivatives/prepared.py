@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arguments import is_integer
-from .._core.arrays import given_array
+from .._core.arrays import as_dense_array
 from .._core.libraries import library_of
 from .._core.protocols import ArrayLibrary, NDArray
 from .._core.types import PlanOptions
@@ -54,7 +54,7 @@ class JacobianFunction:
         self._position = argnums
         self._plan: _Plan | None = None
         if x0 is not None:
-            self._plan = self._planned(given_array(x0, "x0"), x0, self._options.args, {})
+            self._plan = self._planned(as_dense_array(x0, "x0"), x0, self._options.args, {})
             self._plan.check()
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ class JacobianFunction:
             )
             raise TypeError(msg)
         given = args[k]
-        x = given if type(given) is np.ndarray else given_array(given, "x")
+        x = given if type(given) is np.ndarray else as_dense_array(given, "x")
         others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._options.args
         plan = self._plan
         if kwargs:  # they are part of a plan, and of this call only

@@ -12,8 +12,8 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._core.arguments import is_integer, require_callable
-from .._core.arrays import given_array
-from .._core.dtypes import reals
+from .._core.arrays import as_dense_array
+from .._core.dtypes import as_real_vector
 from .._core.jit import work_clock
 from .._core.libraries import device_module, is_device_function, library_of, on_device
 from .._core.protocols import NDArray
@@ -58,12 +58,12 @@ def fetched(x: Any, name: str = "x") -> NDArray:
     if on_device(x=x):
         copy: NDArray = device_module("arrays").operand(x, name).to_host()
         return copy
-    return np.asarray(given_array(x, name))
+    return np.asarray(as_dense_array(x, name))
 
 
 def as_point(x: Any) -> tuple[NDArray, bool]:
     """Return x as a new floating array in C order, and whether it is a number."""
-    array = given_array(x, "x")
+    array = as_dense_array(x, "x")
     if array.dtype.kind in "biu":
         array = array.astype(float)
     native = np.dtype(array.dtype.type)  # in the machine's byte order
@@ -148,7 +148,7 @@ def require_rungs(problem: Problem, steps: Steps, options: Options) -> None:
     """Refuse ladders of the caller that rounding of x leaves no rungs."""
     if options.step is None and options.scale is None:
         return
-    x = reals(problem.x)[:: problem.stride]
+    x = as_real_vector(problem.x)[:: problem.stride]
     first = 0.25 * steps.lengths
     with np.errstate(invalid="ignore"):
         lost = (first > 0) & (first < _SPACINGS * np.spacing(np.abs(x)))
@@ -237,7 +237,7 @@ def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
         lengths = np.broadcast_to(steps.lengths, (count,))
         return lengths, 1 + problem.batched + int(np.count_nonzero(lengths))
     table, _ = steps.tables(problem.x, problem.stride, 0, count)
-    x = reals(problem.x)[:: problem.stride][:count]
+    x = as_real_vector(problem.x)[:: problem.stride][:count]
     calls = np.count_nonzero(table[0] != x)
     if not steps.one_sided:
         calls += np.count_nonzero(table[1] != x)

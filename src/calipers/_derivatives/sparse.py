@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.jit import work_clock
 from .._core.protocols import NDArray
 from .._execution.checkpoint import Checkpoint
@@ -365,7 +365,7 @@ class Plan:
         )
         row, color, column = pattern.sources()
         entries = Entries(color, coloring.count)
-        x = reals(problem.x)
+        x = as_real_vector(problem.x)
         data, error = np.empty(row.size, x.dtype), np.empty(row.size)
         least = np.sqrt(self.steps.eps) * np.abs(problem.base)
 

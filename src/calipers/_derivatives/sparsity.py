@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._kernels.differences import NONFINITE
 from .adaptive import lengths_of
@@ -188,7 +188,7 @@ def verify(
     base = problem.base.astype(float)
     central = True
     if steps.lows.size:
-        shift, central = _within(reals(problem.x).astype(float), shift, steps)
+        shift, central = _within(as_real_vector(problem.x).astype(float), shift, steps)
     with np.errstate(all="ignore"):
         above, below, displacement = _sides(problem, steps, shift, central)
         above_half, below_half, _ = _sides(problem, steps, shift / 2, central)
@@ -240,14 +240,14 @@ def _sides(
         bottom = _displaced(problem, steps, -shift)
         above, below = problem.at_each(np.stack((top, bottom)))
     else:
-        bottom, below = reals(problem.x), problem.base
+        bottom, below = as_real_vector(problem.x), problem.base
         above = problem.at(top)
     return above.astype(float), below.astype(float), top.astype(float) - bottom.astype(float)
 
 
 def _displaced(problem: Problem, steps: Steps, shift: NDArray) -> NDArray:
     """Return the coordinates, displaced, in their own dtype."""
-    x = reals(problem.x)
+    x = as_real_vector(problem.x)
     point = x.astype(float) + shift
     if steps.lows.size:  # beyond which rounding may have led
         point = np.clip(point, steps.lows, steps.highs)
@@ -282,7 +282,7 @@ def _of_others(
     """
     columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
     with np.errstate(all="ignore"):
-        least = _REPEATED * np.abs(problem.at(reals(problem.x)) - problem.base)
+        least = _REPEATED * np.abs(problem.at(as_real_vector(problem.x)) - problem.base)
         least = np.fmax(least, _rounding(problem, steps, pattern, shift))
     indices = []
     for row in rows:
@@ -315,9 +315,9 @@ def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
     lengths: NDArray
     if steps.method in METHODS:
         table, _ = steps.tables(problem.x, problem.stride, 0, problem.coordinates)
-        lengths = np.abs(table[0] - reals(problem.x).astype(float)).max(axis=0)
+        lengths = np.abs(table[0] - as_real_vector(problem.x).astype(float)).max(axis=0)
     else:
         lengths = lengths_of(problem, steps) * float(steps.eps) ** (1 / 4)
         # A ladder that went to smaller steps found that f varies there.
-        lengths = np.fmin(lengths, np.abs(points - reals(problem.x).astype(float)) / 16)
+        lengths = np.fmin(lengths, np.abs(points - as_real_vector(problem.x).astype(float)) / 16)
     return lengths

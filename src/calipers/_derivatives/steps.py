@@ -7,7 +7,7 @@ import numpy as np
 
 from .._core.arguments import brief
 from .._core.arrays import as_array
-from .._core.dtypes import FORMATS, reals
+from .._core.dtypes import FORMATS, as_real_vector
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._kernels.differences import TABULATE, StepRule, tabulate
@@ -121,7 +121,7 @@ class Steps:
         self, x: NDArray, stride: int, start: int, table: NDArray, status: NDArray
     ) -> None:
         """Fill the table and status of coordinates from `start`."""
-        coords = reals(x)
+        coords = as_real_vector(x)
         # What has no kernel is tabulated by the same rule, uncompiled.
         compiled = coords.dtype.char in "fd"
         call = TABULATE[coords.dtype] if compiled else tabulate
@@ -174,7 +174,7 @@ def plan_steps(
         factor = _factor(method, eps)
     if mode == IMAGINARY:
         if not lengths.size:
-            lengths = np.maximum(1.0, np.abs(reals(x)[::2]).astype(float))
+            lengths = np.maximum(1.0, np.abs(as_real_vector(x)[::2]).astype(float))
         lengths, factor = lengths * factor, 1.0
     explicit = step is not None or scale is not None
     return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, "", 0, explicit)

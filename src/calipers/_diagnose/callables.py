@@ -15,8 +15,8 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from .._compare.elementwise import equal_arrays
-from .._core.containers import apart
-from .._core.dtypes import real_parts, reals
+from .._core.containers import flatten
+from .._core.dtypes import as_real_vector, real_parts
 from .._core.libraries import library_of, loaded_libraries
 from .._core.protocols import ArrayLibrary, NDArray
 
@@ -58,7 +58,7 @@ class Result:
     def numbers(self, dtype: Any) -> NDArray:
         """Return all real numbers, one after the other; a complex one is two."""
         with np.errstate(over="ignore"):
-            parts = [reals(np.ascontiguousarray(x)) for x in self.arrays]
+            parts = [as_real_vector(np.ascontiguousarray(x)) for x in self.arrays]
             wide = [part.astype(dtype, copy=False) for part in parts]
         if len(wide) == 1:
             return wide[0]
@@ -115,7 +115,7 @@ def describe_name_mismatch(f: Result, g: Result) -> str | None:
 
 def raw_bytes(x: NDArray) -> NDArray:
     """Return the bytes of an array, a row for each element; padding is left out."""
-    parts = reals(np.ascontiguousarray(x))
+    parts = as_real_vector(np.ascontiguousarray(x))
     rows = parts.view(np.uint8).reshape(parts.size, parts.itemsize)
     if x.dtype.char in "gG" and np.finfo(x.dtype).nmant == 63:
         rows = rows[:, :_X87_BYTES]
@@ -342,7 +342,7 @@ def _private_argument(x: Any, copied: bool) -> Any:
     """Return an argument that a call may change; an array only if such are to be copied."""
     if isinstance(x, np.ndarray):  # one with gaps stays: its layout is what is asked about
         return x.copy(order="K") if copied and x.flags.forc else x
-    held, together = apart(x)
+    held, together = flatten(x)
     return together([_copy_mutable(leaf) for _, leaf in held])
 
 

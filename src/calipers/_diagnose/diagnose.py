@@ -12,7 +12,7 @@ import numpy as np
 
 from .._compare.text import differing
 from .._core.arguments import as_integer, require_callable
-from .._core.containers import several
+from .._core.containers import as_tuple
 from .._core.dtypes import ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, Widens
@@ -153,7 +153,7 @@ def diagnose(
     """
     started = time.perf_counter()
     require_callable(f=f, g=g)
-    nest = NestedInputs(several(inputs))
+    nest = NestedInputs(as_tuple(inputs))
     names = [f"input {title}" for title in nest.titles]
     arrays = as_inputs(nest.leaves, names)
     form = format_of(arrays, dtype, names)

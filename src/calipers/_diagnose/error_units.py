@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import SMALLEST, reals
+from .._core.dtypes import SMALLEST, as_real_vector
 from .._core.protocols import NDArray
 from .._kernels.diagnose import ADD_SQUARES, COSINE, MOVE, WEIGH
 from .callables import Implementation, Result, comparable, join_or_none, one_line_error
@@ -46,7 +46,7 @@ class Perturbations:
         if (k, kind) not in self._memory:
             self._memory[k, kind] = np.empty(x.size, kind)
         out = self._memory[k, kind]
-        in_reals, out_reals = reals(np.ascontiguousarray(x)), reals(out)
+        in_reals, out_reals = as_real_vector(np.ascontiguousarray(x)), as_real_vector(out)
         key = in_reals.dtype, out_reals.dtype
         if all(dtype.char in "fd" and dtype.isnative for dtype in key):
             MOVE[key](in_reals, delta, seed, out_reals)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._compare.tolerances import name_of
-from .._core.containers import Opened, apart, several
+from .._core.containers import FlatArguments, as_tuple, flatten
 from .._core.dtypes import ROUNDOFF
 from .._core.libraries import library_of
 from .._core.protocols import ArrayLibrary, NDArray
@@ -66,7 +66,7 @@ def misaligned(x: NDArray) -> NDArray:
     return shifted
 
 
-class NestedInputs(Opened):
+class NestedInputs(FlatArguments):
     """
     The arrays and numbers of all inputs, in order, and how they become the arguments of a call.
 
@@ -81,7 +81,7 @@ class NestedInputs(Opened):
     """
 
     def __init__(self, inputs: Sequence[Any]) -> None:
-        super().__init__(inputs, _is_array, partial(apart, of_floats=True))
+        super().__init__(inputs, _is_array, partial(flatten, of_floats=True))
         for x in self.leaves:
             if isinstance(x, Iterator):
                 kind = type(x).__name__
@@ -109,7 +109,7 @@ class _Called:
 
     def __call__(self, *leaves: Any) -> Any:
         """Put the leaves together, and call the function."""
-        return self._f(*self._nest.together(leaves))
+        return self._f(*self._nest.unflatten(leaves))
 
 
 def _is_array(x: Any) -> bool:
@@ -128,7 +128,7 @@ HIGHER_PRECISION: dict[str, np.dtype[Any]] = {
 
 def as_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
     """Return copies of inputs as NumPy arrays; what is none, a flag say, is handed on as it is."""
-    given = several(inputs)
+    given = as_tuple(inputs)
     names = names or [f"inputs[{k}]" for k in range(len(given))]
     return tuple(map(_as_input, given, names))
 

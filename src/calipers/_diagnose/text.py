@@ -13,13 +13,13 @@ from .._core.report import (
     COMMENT,
     WIDTH,
     calls_text,
-    code_lines,
     field,
     index_text,
     name_in_code,
     new_figure,
     show_text,
     wrapped,
+    wrapped_code,
 )
 from .error_units import difference
 from .inputs import is_perturbable
@@ -65,9 +65,9 @@ def details(diagnosis: "DiagnosisData") -> str:
     spent = [calls] if calls else []
     spent += [f"{diagnosis.seconds:.2g} s", *_setting(diagnosis)]
     lines += field("calls" if calls else "environment", "; ".join(spent))
-    lines += code_lines("again", again(diagnosis))
+    lines += wrapped_code("again", again(diagnosis))
     step = next_step(diagnosis)
-    return "\n".join(lines + code_lines("next", step) if step else lines)
+    return "\n".join(lines + wrapped_code("next", step) if step else lines)
 
 
 def again(diagnosis: "DiagnosisData") -> str:

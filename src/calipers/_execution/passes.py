@@ -9,7 +9,7 @@ import numpy as np
 from .._core.arrays import common_shape_of
 from .._core.dtypes import DType
 from .._core.protocols import NDArray
-from .._core.threads import InOrder, first_found, get_num_threads
+from .._core.threads import OrderedMerge, first_result, get_num_threads
 
 # Handing work to another thread takes some 60 us, and the last task to end is waited for: below
 # this, one thread that reads from its caches is as soon done.
@@ -91,7 +91,7 @@ def fold(
         _scan_buffers(add, arrays, dtypes, "C")
         return whole
 
-    parts = InOrder(merge)
+    parts = OrderedMerge(merge)
 
     def work(task: int) -> int:
         state = begin(parts.total)
@@ -101,7 +101,7 @@ def fold(
         return -1
 
     threads = min(get_num_threads(), sum(x.nbytes for x in views) // SERIAL_BYTES + 1)
-    first_found(work, -(-views[0].size // _FOLD_LENGTH), threads)
+    first_result(work, -(-views[0].size // _FOLD_LENGTH), threads)
     return begin(None) if parts.total is None else parts.total
 
 
@@ -165,7 +165,7 @@ def scan_views(call: BlockCall, views: Sequence[NDArray]) -> int:
         start = head + task * step
         return part(start, min(start + step, n))
 
-    return first_found(work, tasks, threads)
+    return first_result(work, tasks, threads)
 
 
 def _scan_buffers(

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._core.arguments import warn
 from .._core.protocols import NDArray
-from .._core.threads import first_found, get_num_threads
+from .._core.threads import first_result, get_num_threads
 from .._derivatives.compiled import Native
 from .checkpoint import Checkpoint, missing
 from .messages import Outs, Span, Work
@@ -373,4 +373,4 @@ def _by_threads(work: Work, origin: int, outs: Outs, native: Native, pace: Pace)
         timed(starts[number], starts[number + 1])
         return -1
 
-    first_found(task, len(starts) - 1, threads)
+    first_result(task, len(starts) - 1, threads)

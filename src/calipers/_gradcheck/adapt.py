@@ -15,8 +15,8 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._core.arguments import SEVERAL_INPUTS, brief, note_form, note_tensors
-from .._core.arrays import as_array, given_array, is_sparse
-from .._core.containers import apart, several
+from .._core.arrays import as_array, as_dense_array, is_sparse
+from .._core.containers import as_tuple, flatten
 from .._core.libraries import device_module, is_device_function, library_of, on_device
 from .._core.protocols import ContainerLibrary, Differentiated, FunctionLibrary, NDArray
 from .._derivatives.options import require_named
@@ -87,7 +87,7 @@ class Given:
 
     @cached_property
     def several(self) -> tuple[Any, ...]:
-        return several(self.inputs)
+        return as_tuple(self.inputs)
 
     @property
     def whole(self) -> tuple[Any, ...]:
@@ -141,7 +141,7 @@ class Given:
                 "and f takes arrays of a different library: omit it"
             )
             raise ValueError(msg)
-        likes = several(out_like)
+        likes = as_tuple(out_like)
         of_integers = any(isinstance(like, (int, np.integer)) for like in likes)
         arrays = tuple(np.asarray(as_array(like, "out_like")) for like in likes)
         if not likes or of_integers or any(x.dtype.kind not in "biufc" for x in arrays):
@@ -266,7 +266,7 @@ class Given:
         for k, value in enumerate(whole):
             copy: Any = value
             if k in chosen or isinstance(value, np.ndarray):
-                array = np.asarray(given_array(value, f"input {names[k]}"))
+                array = np.asarray(as_dense_array(value, f"input {names[k]}"))
                 if array.ndim == 0 and not isinstance(value, np.ndarray):
                     scalars.add(k)
                 # As differences will pass it, so that f sees one layout.
@@ -285,7 +285,7 @@ class Given:
                 raise TypeError(msg)
             values.append(copy)
         source = self.library or self.structure
-        places = NOWHERE if source is None else source.places
+        places = NOWHERE if source is None else source.value_indices
         called = labels_of("in", names) if self.labels is None else self.labels[0]
         active = parts_of([values[k] for k in chosen], chosen, names, called, places)
         kwargs = dict(self.kwargs or {})
@@ -392,5 +392,5 @@ def _kind(x: Any) -> str:
 
 def _copy(library: ContainerLibrary, value: Any) -> Any:
     """Copy what f may write into, also in containers."""
-    leaves, again = apart(value)
+    leaves, again = flatten(value)
     return again([copied(library, leaf) for _, leaf in leaves])

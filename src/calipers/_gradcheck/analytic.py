@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from .._core.arguments import note_form
-from .._core.arrays import given_array, is_sparse
-from .._core.containers import several
+from .._core.arrays import as_dense_array, is_sparse
+from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .calls import InPlace, noncontiguous, private
 from .flatten import Part, WrongFormError, picked, real_rows, real_vector, require_nothing
@@ -82,7 +82,7 @@ class _Block:
         flat = out.size, part.size
         if item is None:
             return np.zeros(flat)
-        array = np.asarray(given_array(item.toarray() if is_sparse(item) else item, "jac"))
+        array = np.asarray(as_dense_array(item.toarray() if is_sparse(item) else item, "jac"))
         if array is not item and array.dtype.kind in "OSU":
             kind, shape = type(item).__name__, out.shape + part.shape
             msg = f"{self._name} is of type {kind}: return an array of shape {shape}"
@@ -254,7 +254,7 @@ class GivenDerivative:
     def together(self, v: NDArray) -> NDArray:
         """Return the results of vjp or jvp for the rows of v, from one call with a batch."""
         count = len(v)
-        results = several(self(self.shaped(v)))
+        results = as_tuple(self(self.shaped(v)))
         chosen = picked(results, [p.position for p in self.given], self._every)
         if chosen is None:
             expected = len(self.given)
@@ -289,7 +289,7 @@ class GivenDerivative:
 
     def _fitted(self, result: Any) -> list[NDArray]:
         """Return one array for each part; None stands for zeros."""
-        parts, items = self.given, several(result)
+        parts, items = self.given, as_tuple(result)
         chosen: Sequence[Any] | None = items
         if len(items) != len(parts):
             chosen = picked(items, [p.position for p in parts], self._every)
@@ -329,7 +329,7 @@ class GivenDerivative:
                 f"array of shape {like.shape}"
             )
             raise WrongFormError(msg)
-        array = value if type(value) is np.ndarray else np.asarray(given_array(value, self.name))
+        array = value if type(value) is np.ndarray else np.asarray(as_dense_array(value, self.name))
         if array is not value and array.dtype.kind in "OSU":
             kind = type(value).__name__
             msg = f"{returned} is of type {kind}: return an array of shape {like.shape}"

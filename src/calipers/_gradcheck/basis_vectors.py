@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.fixed_step import aligned
 from .._derivatives.function import REAL, WIRTINGER, Problem
@@ -39,7 +39,7 @@ class _Loop:
         assert problem.native is not None
         kind, count = problem.base.dtype, len(out)
         rows = out if out.dtype == kind else aligned(out.shape, kind)
-        zeros, like = reals(problem.x), np.empty(problem.native_shape, problem.dtype)
+        zeros, like = as_real_vector(problem.x), np.empty(problem.native_shape, problem.dtype)
         numbers, ones = np.arange(start, start + count), np.full(count, self.length, zeros.dtype)
         points = zeros, numbers, ones, like
         kernel = problem.native.entry(AT_POINTS)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import as_array, is_sparse
-from .._core.containers import Apart, Opened, apart, is_container, items_of, several
+from .._core.containers import FlatArguments, Flattened, as_tuple, flatten, is_container, items_of
 from .._core.libraries import library_of
 from .._core.protocols import ContainerLibrary, NDArray
 from ..interop.sparse_inputs import SparseInput, scipy_input
@@ -25,8 +25,8 @@ class NumpyContainers:
     Numbers in them are settings, and held constant. See `ContainerLibrary`.
     """
 
-    def apart(self, x: Any) -> Apart:
-        return apart(x)
+    def flatten(self, x: Any) -> Flattened:
+        return flatten(x)
 
     def is_active(self, x: Any) -> bool:
         return is_array(x)
@@ -44,7 +44,7 @@ def is_array(x: Any) -> bool:
 
 def holds_arrays(x: Any) -> bool:
     """Return True if x is a container of arrays by which a function can be differentiated."""
-    return is_container(x) and any(is_array(leaf) for _, leaf in apart(x)[0])
+    return is_container(x) and any(is_array(leaf) for _, leaf in flatten(x)[0])
 
 
 def copied(library: ContainerLibrary, x: Any) -> Any:
@@ -91,7 +91,7 @@ class Structure:
     ) -> None:
         self._made_from = library, tuple(arguments), argnums, count, masked
         self._library, self._arguments = library, tuple(arguments)
-        self._opened = opened = Opened(arguments, library.is_active, library.apart)
+        self._opened = opened = FlatArguments(arguments, library.is_active, library.flatten)
         self._sparse: dict[int, SparseInput] = {}
         for k, leaf in enumerate(opened.leaves if masked is not None else ()):
             matrix = scipy_input(leaf, bool(masked))
@@ -103,10 +103,10 @@ class Structure:
         self.argnums = tuple(
             k
             for owner in chosen
-            for k in opened.of_owner(owner)
+            for k in opened.leaves_of(owner)
             if (argnums is not None and not opened.paths[k]) or library.is_active(opened.leaves[k])
         )
-        every = (k for owner in range(count) for k in opened.of_owner(owner))
+        every = (k for owner in range(count) for k in opened.leaves_of(owner))
         self.held = tuple(k for k in every if k not in self.argnums)
         places = zip(opened.owners, opened.paths, strict=True)
         self._nested = any(opened.paths)
@@ -135,9 +135,9 @@ class Structure:
         self, f: Callable[..., Any], positions: Sequence[int], kwargs: dict[str, Any]
     ) -> None:
         """Exclude all that some outputs of f hold; f is called once to see what it returns."""
-        apart, leaves = self._library.apart, self._opened.leaves
+        apart, leaves = self._library.flatten, self._opened.leaves
         copies = [copied(self._library, x) for x in leaves]
-        outputs = several(f(*self._opened.together(copies), **kwargs))
+        outputs = as_tuple(f(*self._opened.unflatten(copies), **kwargs))
         self.nondifferentiable_outputs = tuple(positions)  # a wrong one is an error of the check
         if set(positions) <= set(range(len(outputs))):
             owners = [k for k, output in enumerate(outputs) for _ in apart(output)[0]]
@@ -149,14 +149,14 @@ class Structure:
         if self._sparse:
             pairs = enumerate(arrays)
             arrays = [self._sparse[k].build(x) if k in self._sparse else x for k, x in pairs]
-        return self._opened.together(arrays) if self._nested else arrays
+        return self._opened.unflatten(arrays) if self._nested else arrays
 
     def original_arguments(self, arrays: Sequence[Any]) -> list[Any]:
         """Return arguments for a derivative: as for f, but with the caller's sparse matrices."""
         if self._sparse:
             pairs = enumerate(arrays)
             arrays = [self._sparse[k].original() if k in self._sparse else x for k, x in pairs]
-        return self._opened.together(arrays)
+        return self._opened.unflatten(arrays)
 
     def result(self, y: Any) -> Any:
         """Return the result of f as an array or a tuple of arrays, and note its structure."""
@@ -168,7 +168,7 @@ class Structure:
 
     def flattened(self, y: Any) -> tuple[list[str], Any]:
         """Return where arrays are in a result, and a tuple of them; no places if it is flat."""
-        held, _ = self._library.apart(y)
+        held, _ = self._library.flatten(y)
         paths = [path for path, _ in held]
         # jax holds None for nothing, also at the end of a tuple.
         whole = paths == [""] or not isinstance(y, (tuple, list)) or len(paths) == len(y)
@@ -180,7 +180,7 @@ class Structure:
         """Return cotangents of the differentiable outputs in the structure of f's result."""
         if not self.outputs or w is None:
             return w
-        held, again = apart(self._returned)
+        held, again = flatten(self._returned)
         arrays = iter(w)
         return again(
             [next(arrays) if self._is_kept(k, y) else None for k, (_, y) in enumerate(held)]
@@ -189,7 +189,7 @@ class Structure:
     def tangent(self, v: Any) -> Any:
         """Return tangents of arrays in the structure of the arguments."""
         if self._sparse:
-            pairs = zip(self.argnums, several(v), strict=True)
+            pairs = zip(self.argnums, as_tuple(v), strict=True)
             built = [self._sparse[k].build(t) if k in self._sparse else t for k, t in pairs]
             v = tuple(built) if isinstance(v, tuple) else built[0]
         if not self._nested:
@@ -197,7 +197,7 @@ class Structure:
         opened, argnums = self._opened, self.argnums
         tangents = dict(zip(argnums, v if len(argnums) > 1 else (v,), strict=True))
         whole = tuple(
-            opened.one(owner, [tangents.get(k) for k in opened.of_owner(owner)])
+            opened.unflatten_one(owner, [tangents.get(k) for k in opened.leaves_of(owner)])
             for owner in self._owners
         )
         return whole if len(whole) > 1 else whole[0]
@@ -242,7 +242,7 @@ class Structure:
             is_tuple = returned is not None and as_outputs(returned)[1]
             return list(result) if is_tuple and isinstance(result, (tuple, list)) else None
         items = _leaves_like(returned, result, form, _OUTPUT)
-        pairs = enumerate(zip(apart(returned)[0], items, strict=True))
+        pairs = enumerate(zip(flatten(returned)[0], items, strict=True))
         return [
             _required(item, form, f"output {path}") if self._is_kept(k, y) else None
             for k, ((path, y), item) in pairs
@@ -256,7 +256,7 @@ class Structure:
         arrays = []
         for owner, item in zip(self._owners, self._by_argument(form, result), strict=True):
             x, place = self._arguments[owner], f"input {owner}"
-            positions = opened.of_owner(owner)
+            positions = opened.leaves_of(owner)
             whole = not opened.paths[positions[0]]
             leaves = [item] if whole else _leaves_like(x, item, form, place)
             for k, leaf in zip(positions, leaves, strict=True):
@@ -337,7 +337,7 @@ def _leaves_like(x: Any, other: Any, form: str, place: str) -> list[Any]:
     if not is_container(x):
         return [other]
     if other is None or other is _MISSING:
-        return [other] * len(apart(x)[0])
+        return [other] * len(flatten(x)[0])
     what = f"the {_NOUNS[form]} that {form} returned"
     if place != _OUTPUT:
         what += f" for {place}"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._kernels.differences import NOISY
 from .analytic import GivenDerivative
@@ -59,7 +59,7 @@ class Probe:
         self._differences, self._derivative = differences, derivative
         self._rule, self._resolution = rule, resolution
         count = differences.problem.coordinates
-        x = np.abs(reals(differences.problem.x).astype(float))
+        x = np.abs(as_real_vector(differences.problem.x).astype(float))
         finite = x[np.isfinite(x)]
         # An element that is nothing beside the others would be nothing in the product, too.
         largest = finite.max(initial=0.0)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import as_array, given_array
-from .._core.dtypes import real_parts, reals
+from .._core.arrays import as_array, as_dense_array
+from .._core.dtypes import as_real_vector, real_parts
 from .._core.protocols import NDArray
 from .._core.report import index_text
 
@@ -24,7 +24,7 @@ class WrongFormError(Exception):
 
 def real_vector(arrays: Sequence[NDArray]) -> NDArray:
     """Return the elements of arrays as one vector of real numbers; a complex element is two."""
-    parts = [reals(np.ascontiguousarray(array)) for array in arrays]
+    parts = [as_real_vector(np.ascontiguousarray(array)) for array in arrays]
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([np.empty(0), *parts])
@@ -32,7 +32,7 @@ def real_vector(arrays: Sequence[NDArray]) -> NDArray:
 
 def real_rows(arrays: Sequence[NDArray]) -> NDArray:
     """Return arrays of the same length as a matrix of real numbers, with a row for each item."""
-    parts = [reals(np.ascontiguousarray(array)).reshape(len(array), -1) for array in arrays]
+    parts = [as_real_vector(np.ascontiguousarray(array)).reshape(len(array), -1) for array in arrays]
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([np.empty((len(parts[0]), 0)), *parts], axis=1)
@@ -197,7 +197,7 @@ def _numbers(x: Any, name: str, several: bool) -> NDArray:
         msg = f"{name} must be an array of numbers, got None: {advice}"
         raise TypeError(msg)
     try:
-        array = x if type(x) is np.ndarray else np.asarray(given_array(x, name))
+        array = x if type(x) is np.ndarray else np.asarray(as_dense_array(x, name))
     except (RuntimeError, ValueError) as error:  # as torch's, of a list of tensors
         if np.ma.is_masked(x):
             raise

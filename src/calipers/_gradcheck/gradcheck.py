@@ -8,10 +8,10 @@ from typing import Any
 
 from .._core.arguments import explains_call
 from .._core.types import (
+    AllowedStatus,
     ArrayLike,
     BoundsLike,
     Convention,
-    Excuse,
     Inplace,
     Method,
     ProgressLike,
@@ -83,7 +83,7 @@ def gradcheck(
     nondifferentiable_outputs: Sequence[int] = (),
     convention: Convention = "torch",
     equal_nan: bool = False,
-    allow: Collection[Excuse] = (),
+    allow: Collection[AllowedStatus] = (),
     seed: int = 0,
 ) -> GradcheckReport:
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.adaptive import Ladders
 from .._derivatives.directions import along, slopes_along
@@ -102,7 +102,7 @@ class FiniteDifferences:
         """
         if self.user_step:
             return np.zeros(self.problem.coordinates)
-        sizes = np.abs(reals(self.problem.x).astype(float))
+        sizes = np.abs(as_real_vector(self.problem.x).astype(float))
         with np.errstate(all="ignore"):
             lengths = self.eps**_ORDERS * self.steps
         lengths = np.where(sizes > 0, np.minimum(lengths, _INSIDE * sizes), lengths)
@@ -199,7 +199,7 @@ class FiniteDifferences:
         """The lengths of the coarse steps."""
         lengths = self.coarse.lengths
         if not lengths.size:
-            lengths = np.maximum(1.0, np.abs(reals(self.problem.x).astype(float)))
+            lengths = np.maximum(1.0, np.abs(as_real_vector(self.problem.x).astype(float)))
         whole = np.broadcast_to(lengths, (self.problem.coordinates,))
         return np.ascontiguousarray(self.coarse.factor * whole)
 
@@ -295,7 +295,7 @@ def plan_differences(
 
 def _small(problem: Problem, eps: float) -> NDArray:
     """Tell which columns are of small numbers, and so have steps of these numbers' own size."""
-    return sizes_of(reals(problem.x)[:: problem.stride], eps) < small_of(eps)
+    return sizes_of(as_real_vector(problem.x)[:: problem.stride], eps) < small_of(eps)
 
 
 def _planned(
@@ -316,7 +316,7 @@ def _planned(
     factor, lengths = steps.factor, steps.lengths
     if step is None and method in METHODS:
         factor = eps ** METHODS[method].power
-    x = reals(problem.x)[:: problem.stride]
+    x = as_real_vector(problem.x)[:: problem.stride]
     natural = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
     finite = np.isfinite(x)
     if not finite.all() and np.isfinite(subject.base).all():

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._core.arguments import brief, is_integer, is_real, require_callable, require_flags, warn
 from .._core.arrays import is_sparse
-from .._core.types import Excuse, Inplace, Method, ProgressLike
+from .._core.types import AllowedStatus, Inplace, Method, ProgressLike
 from .._derivatives.steps import COMPLEX_STEP, require_method
 from .._execution.checkpoint import require_folder
 from .calls import WAYS
@@ -148,7 +148,7 @@ class Settings:
     progress: ProgressLike = False
     checkpoint: str | os.PathLike[str] | None = None
     equal_nan: bool = False
-    allow: Collection[Excuse] = ()
+    allow: Collection[AllowedStatus] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.adaptive import Ladders
 from .._derivatives.fixed_step import Evaluator, blame
@@ -79,7 +79,7 @@ class Refinement:
         """
         values, calls, right, left, below, evaluated = outs[3:]
         self.exact.at(columns, outs[:3])
-        base, x = self.problem.base, reals(self.problem.x)[columns]
+        base, x = self.problem.base, as_real_vector(self.problem.x)[columns]
         points = x[:, None].astype(float) + POSITIONS * self.lengths[columns, None]
         lows, highs = self._limits(columns)
         inside = (lows <= points[:, 0]) & (points[:, -1] <= highs)
@@ -136,11 +136,11 @@ class Refinement:
             return np.concatenate([np.empty((0, problem.base.size)), *rows])
         values = np.empty((len(points), problem.base.size), problem.base.dtype)
         like, reached = np.empty(problem.native_shape, problem.dtype), np.zeros(1, np.int64)
-        arguments = np.empty_like(problem.x), reals(problem.x), numbers, points, like
+        arguments = np.empty_like(problem.x), as_real_vector(problem.x), numbers, points, like
         try:
             problem.native.entry(AT_POINTS)(problem.native.form, *arguments, values, reached)
         except Exception as error:
-            step = float(points[reached[0]] - reals(problem.x)[numbers[reached[0]]])
+            step = float(points[reached[0]] - as_real_vector(problem.x)[numbers[reached[0]]])
             blame(error, problem, numbers[reached[0]], step)
             raise
         return values

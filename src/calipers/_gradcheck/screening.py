@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.fixed_step import aligned, blame, lost_step, perturbation, runs
 from .._derivatives.fixed_step_error import Slopes
@@ -298,7 +298,7 @@ class _CompiledScreen(_ColumnScreen):
         key = None if other is None else other.key, products is not None
         self._kernel = native.entry(GLANCE, *key)
         self._status = np.empty(count, np.int8)
-        self._where = x, reals(problem.x)
+        self._where = x, as_real_vector(problem.x)
         self._jvp_buffers = jvp_buffers
         right, left = (work.steps.rule for work in differences.slopes.sides)
         tables = np.empty((4, 2, 3, 1, count))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._core.arguments import nearest, note_form
-from .._core.arrays import given_array
-from .._core.containers import several
+from .._core.arrays import as_dense_array
+from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .._core.types import SecondOptions
 from .analytic import GivenDerivative
@@ -136,7 +136,7 @@ def cotangents(subject: Subject, grad_outputs: Any, seed: int) -> tuple[NDArray,
     """Return the caller's cotangents of the differentiable outputs, or draw some in [-1, 1)."""
     examples = [p.example for p in subject.kept]
     if grad_outputs is not None:
-        arrays = [np.asarray(given_array(w, "grad_outputs")) for w in several(grad_outputs)]
+        arrays = [np.asarray(as_dense_array(w, "grad_outputs")) for w in as_tuple(grad_outputs)]
         for w in arrays:
             if w.dtype.kind in "OSUMm":
                 msg = f"grad_outputs must be arrays of numbers, got one of dtype {w.dtype}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import reals
+from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.steps import COMPLEX_STEP
 from .._kernels.ladder_extrapolate import COARSE
@@ -337,7 +337,7 @@ class CheckOutcome:
         for differences in self.whole:
             steps, column = differences.coarse, entry.column - differences.part.start
             if differences.part.position == entry.input and steps.lows.size:
-                x = reals(differences.problem.x)[column]
+                x = as_real_vector(differences.problem.x)[column]
                 available = max(steps.highs[column] - x, x - steps.lows[column])
                 return bool(available <= _FEW * max(np.spacing(abs(x)), differences.eps * abs(x)))
         return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.arrays import given_array
+from .._core.arrays import as_dense_array
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import Report
@@ -115,7 +115,7 @@ def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
 
 def of_matrix(matrix: Any) -> Condition:
     """Compare singular values."""
-    a = given_array(matrix, "matrix")
+    a = as_dense_array(matrix, "matrix")
     if a.ndim != 2 or not a.size:
         msg = f"a matrix must have 2 axes and elements, got shape {a.shape}; or pass f and inputs"
         raise ValueError(msg)

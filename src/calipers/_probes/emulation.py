@@ -18,7 +18,7 @@ from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._core.report import Report
 from .._core.threads import get_num_threads, in_parts
-from .._core.types import ArrayLike, EmulateOptions, FormatLike, Rounding, Sides
+from .._core.types import ArrayLike, EmulateOptions, FormatLike, RoundedPart, Rounding
 from .._diagnose.round_to_format import Rounder, bit_rule, bits_of, held_for, round_array
 from .._execution.passes import fold
 from .._kernels.emulation import CENSUS, MULTIPLY
@@ -42,7 +42,7 @@ def emulate(
     f: Callable[..., Any],
     fmt: FormatLike,
     *,
-    where: Sides | Collection[Sides] = ("inputs", "outputs"),
+    where: RoundedPart | Collection[RoundedPart] = ("inputs", "outputs"),
     arguments: int | str | Collection[int | str] | None = None,
     rounding: Rounding = "nearest",
     flush: bool = False,

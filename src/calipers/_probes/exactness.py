@@ -10,7 +10,7 @@ import numpy as np
 
 from .._compare.tolerances import name_of
 from .._core.arguments import require_callable
-from .._core.containers import several
+from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .._core.report import Report
 from .._diagnose.callables import Result, join_or_none, one_line_error
@@ -97,7 +97,7 @@ def of_exact(
         return own
 
     # A tuple of numbers is one shape, and not numbers to hand on.
-    likes = (inputs,) if _is_shape(inputs) else several(inputs)
+    likes = (inputs,) if _is_shape(inputs) else as_tuple(inputs)
     given, arrays = [], []
     for own, x in zip(likes, as_inputs(likes), strict=True):
         if _is_shape(own):

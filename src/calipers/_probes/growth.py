@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core.arguments import require_callable
-from .._core.containers import several
+from .._core.containers import as_tuple
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
-from .._core.report import Report, code_lines, name_in_code
+from .._core.report import Report, name_in_code, wrapped_code
 from .._core.types import PyTree
 from .._diagnose.callables import Result, comparable, describe_name_mismatch
 from .._diagnose.error_units import difference, rms_of
@@ -126,7 +126,7 @@ class Growth(Report):
         )
         if len(rows) > _MAX_ROWS:
             lines.append(f"  {len(rows) - _MAX_ROWS} smaller sizes are not shown: see .sizes")
-        lines += code_lines("again", f"calipers.growth({', '.join(self.names)}, {[*self.sizes]})")
+        lines += wrapped_code("again", f"calipers.growth({', '.join(self.names)}, {[*self.sizes]})")
         return "\n".join(lines)
 
     def _contents(self) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def _measured(
     f: Callable[..., Any], g: Callable[..., Any], inputs: Any, n: int
 ) -> tuple[str, tuple[float, ...]]:
     """Return the working format, the difference and both errors at one size, and the total."""
-    nest = NestedInputs(several(inputs))
+    nest = NestedInputs(as_tuple(inputs))
     arrays = inputs_of(nest.leaves, nest.names)
     require_callable(f=f, g=g)
     sides = (

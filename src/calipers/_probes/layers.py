@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core.arguments import require_callable
-from .._core.containers import several
+from .._core.containers import as_tuple
 from .._core.libraries import library_of
 from .._core.report import Report
 from .._diagnose.callables import Result
@@ -160,12 +160,12 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
         counts = f"got {len(fs)} and {len(gs)}"
         msg = f"fs and gs must have the same number of layers, at least 1, {counts}"
         raise ValueError(msg)
-    library = next((y for y in several(x) if library_of(y) is not None), None)
+    library = next((y for y in as_tuple(x) if library_of(y) is not None), None)
     ours = theirs = inputs_of(x)
     found: list[Layer] = []
     for (own, f), (other, g) in zip(fs, gs, strict=True):
         name = own if own == other else f"{own} / {other}"
-        likes = several(x) if not found else [library if library is not None else y for y in ours]
+        likes = as_tuple(x) if not found else [library if library is not None else y for y in ours]
         both = unlimited_implementation(own, f, likes), unlimited_implementation(other, g, likes)
         # Units are those of g's layer, and of f's where it is g's that is not finite.
         form, length = format_of(ours, None), longest_axis(ours)

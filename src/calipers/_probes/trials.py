@@ -13,7 +13,7 @@ import numpy as np
 
 from .._compare.text import differing
 from .._core.arguments import require_callable
-from .._core.containers import several
+from .._core.containers import as_tuple
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._core.report import Report, wrapped
@@ -200,7 +200,7 @@ def describe_difference(found: Trial, limit: float | None = None) -> str:
 def unlimited_implementation(name: str, f: Callable[..., Any], likes: Any) -> Implementation:
     """Return a side that may be called without end."""
     require_callable(**{name: f})
-    return Implementation(name, f, several(likes), Budget(sys.maxsize))
+    return Implementation(name, f, as_tuple(likes), Budget(sys.maxsize))
 
 
 class ProbedFunction:
@@ -212,7 +212,7 @@ class ProbedFunction:
 
     def __init__(self, f: Callable[..., Any], inputs: Any, seed: int = 0) -> None:
         require_callable(f=f)
-        self.nest = nest = NestedInputs(several(inputs))
+        self.nest = nest = NestedInputs(as_tuple(inputs))
         self.inputs = inputs_of(nest.leaves, nest.names)
         self.implementation = unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves)
         form, length = format_of(self.inputs, None), longest_axis(self.inputs)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.containers import Apart, contains, several
+from .._core.containers import Flattened, as_tuple, contains
 from .._core.protocols import Differentiated, NDArray
 
 
@@ -81,9 +81,9 @@ class JaxFunctions:
     """See `FunctionLibrary`."""
 
     def owns(self, x: Any) -> bool:
-        return "jax" in sys.modules and contains(x, self.apart, _library.owns)
+        return "jax" in sys.modules and contains(x, self.flatten, _library.owns)
 
-    def apart(self, x: Any) -> Apart:
+    def flatten(self, x: Any) -> Flattened:
         tree = sys.modules["jax"].tree_util
         found, structure = tree.tree_flatten_with_path(x)
         return [(tree.keystr(path), leaf) for path, leaf in found], structure.unflatten
@@ -137,7 +137,7 @@ class JaxFunctions:
                 whole = list(point)
                 for k, x in zip(argnums, chosen, strict=True):
                     whole[k] = x
-                every = several(f(*whole))
+                every = as_tuple(f(*whole))
                 return tuple(_as_jax(every[k]) for k in outputs)
 
             pull = jax.vjp(inner, *(point[k] for k in argnums))[1]
@@ -196,7 +196,7 @@ class _Function:
                 whole[k] = x
             return tuple(
                 y
-                for k, y in enumerate(several(self._f(*whole)))
+                for k, y in enumerate(as_tuple(self._f(*whole)))
                 if k not in self._left_out and _is_differentiable(self._jax, y)
             )
 
@@ -210,7 +210,7 @@ class _Function:
             self._pulled = self._jax.vjp(inner, *active)
             self.primals["jax.vjp"] = _as_arrays(self._pulled[0])
         outputs, pull = self._pulled
-        cotangents = self._directions(several(w), outputs)
+        cotangents = self._directions(as_tuple(w), outputs)
         if cotangents[0].ndim > outputs[0].ndim:
             pull = self._jax.vmap(pull)
         return tuple(map(np.asarray, pull(cotangents)))
@@ -219,7 +219,7 @@ class _Function:
         """Return the tangents, of a batch by vmap."""
         *point, v = given
         inner, active = self._of_active(point)
-        tangents = self._directions(several(v), active)
+        tangents = self._directions(as_tuple(v), active)
 
         def push(*tangents: Any) -> Any:
             return self._jax.jvp(inner, tuple(active), tangents)

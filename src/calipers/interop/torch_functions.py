@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.containers import Apart, apart, contains, several
+from .._core.containers import Flattened, as_tuple, contains, flatten
 from .._core.protocols import Differentiated, NDArray
 from .sparse_inputs import SparseInput, torch_input
 from .torch import (
@@ -30,10 +30,10 @@ class TorchFunctions:
     """See `FunctionLibrary`."""
 
     def owns(self, x: Any) -> bool:
-        return "torch" in sys.modules and contains(x, apart, _library.owns)
+        return "torch" in sys.modules and contains(x, flatten, _library.owns)
 
-    def apart(self, x: Any) -> Apart:
-        return apart(x)
+    def flatten(self, x: Any) -> Flattened:
+        return flatten(x)
 
     def is_active(self, x: Any) -> bool:
         return _library.owns(x) and bool(x.requires_grad)
@@ -113,7 +113,7 @@ class TorchFunctions:
             partial(function.batched, arrays),
             constant,
             used=held,
-            places={k: own.places for k, own in sparse.items()},
+            value_indices={k: own.places for k, own in sparse.items()},
         )
 
     def gradient(
@@ -131,7 +131,7 @@ class TorchFunctions:
             for k, x in enumerate(inputs)
         ]
         with torch.enable_grad():
-            captured, _ = captured_by(several(f(*copies)), inputs, argnums)
+            captured, _ = captured_by(as_tuple(f(*copies)), inputs, argnums)
 
         def gradient(*given: Any) -> tuple[Any, ...]:
             point, w = list(given[: len(inputs)]), given[len(inputs) :]
@@ -145,7 +145,7 @@ class TorchFunctions:
                 whole = list(point)
                 for k, x in zip(argnums, active, strict=True):
                     whole[k] = x
-                every = several(f(*whole))
+                every = as_tuple(f(*whole))
                 return tuple(every[k] for k in outputs)
 
             if not torch.is_grad_enabled():  # as in batches, which autograd.grad does not take
@@ -247,7 +247,7 @@ class _Function:
     def outputs(self, tensors: list[Any]) -> tuple[Any, ...]:
         """Return what f gives of tensors, with autograd."""
         with lent(self._inputs, self.captured, tensors):
-            return several(self._f(*tensors))
+            return as_tuple(self._f(*tensors))
 
     def __call__(self, *arrays: Any) -> Any:
         """Return what f gives, as arrays."""
@@ -311,7 +311,7 @@ class _Function:
             self._graph = arrays, tensors, self.outputs(tensors)
         _, tensors, outputs = self._graph
         sources = [tensors[k] for k in self._argnums]
-        w = several(cotangents)
+        w = as_tuple(cotangents)
         kept = [
             y
             for k, y in enumerate(outputs)
@@ -350,7 +350,7 @@ class _Function:
         """Return the tangents by forward mode, of a batch by vmap."""
         *arrays, tangents = given
         torch = self._torch
-        v = several(tangents)
+        v = as_tuple(tangents)
         tensors = self.tensors(tuple(arrays))
         for k, own in self._sparse.items():
             tensors[k] = own.original().requires_grad_(k in self._argnums)
@@ -375,7 +375,7 @@ class _Function:
             point = list(tensors)
             for k, x in zip(self._argnums, active, strict=True):
                 point[k] = x
-            return several(self._f(*point))
+            return as_tuple(self._f(*point))
 
         primals = tuple(tensors[k].detach() for k in self._argnums)
 
@@ -401,7 +401,7 @@ class _Function:
                     point[k] = forward.make_dual(point[k], direction)
             with torch.enable_grad():
                 y = self._f(*point)
-            found = [forward.unpack_dual(o) for o in several(y) if isinstance(o, torch.Tensor)]
+            found = [forward.unpack_dual(o) for o in as_tuple(y) if isinstance(o, torch.Tensor)]
             # vmap returns tensors alone: what does not depend on the inputs has zeros.
             return tuple(
                 torch.zeros_like(t.primal) if t.tangent is None else t.tangent for t in found

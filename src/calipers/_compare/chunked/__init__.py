@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.arguments import require_bytes
-from ..._core.libraries import HELD_TYPES
+from ..._core.libraries import IN_MEMORY_TYPES
 from ..._core.protocols import ChunkedPair
 from ...interop.stores import H5py, StoredFields, Zarr
 
@@ -51,7 +51,7 @@ def _longest(*lengths: int) -> int:
     return max(lengths)  # of one, too, which max itself takes for a sequence
 
 
-def touched(block: Shape, chunks: Shape, whole: Shape) -> int:
+def max_chunk_elements(block: Shape, chunks: Shape, whole: Shape) -> int:
     """Return how many elements the chunks have that a block may touch, wherever it is."""
     return prod(
         chunk * min(-(-length // chunk) + (length % chunk != 0), -(-n // chunk))
@@ -76,8 +76,8 @@ class Grid:
         """Return the index of a block's first element."""
         corner = []
         for count, step in zip(reversed(self._counts()), reversed(self.block), strict=True):
-            number, place = divmod(number, count)
-            corner.append(place * step)
+            number, position = divmod(number, count)
+            corner.append(position * step)
         return tuple(reversed(corner))
 
     def region(self, number: int) -> Region:
@@ -88,10 +88,12 @@ class Grid:
         )
 
 
-def own_region(own: Shape, region: Region) -> Region:
-    """Return the part of an array of shape `own` that is broadcast to a region of the whole."""
-    kept = region[len(region) - len(own) :]
-    return tuple(slice(0, 1) if n == 1 else part for n, part in zip(own, kept, strict=True))
+def operand_region(operand_shape: Shape, region: Region) -> Region:
+    """Return the region of an operand that is broadcast to a region of the result."""
+    trailing = region[len(region) - len(operand_shape) :]
+    return tuple(
+        slice(0, 1) if n == 1 else part for n, part in zip(operand_shape, trailing, strict=True)
+    )
 
 
 MEMORY_LIMIT = 1 << 28  # bytes of blocks in memory at a time, unless memory_limit= is passed
@@ -104,33 +106,35 @@ def chunked_pair(memory_limit: Any, **arrays: Any) -> ChunkedPair | None:
     """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
     require_bytes(memory_limit)
     limit = max(1, int(min(memory_limit, sys.maxsize)))
-    if HELD_TYPES.issuperset(map(type, arrays.values())):
+    if IN_MEMORY_TYPES.issuperset(map(type, arrays.values())):
         return None
     for name, x in arrays.items():
         if _ZARR.is_group(x):
             msg = f"{name} is a zarr group: pass its arrays, or use compare or assert_close"
             raise TypeError(msg)
-    given = tuple(arrays.values())
-    home = None
-    if any(map(_is_dask, given)):
-        home = "...interop.dask", "DaskBlocks"
-    elif any(map(is_stream, given)):
-        home = ".streams", "Streams"
-        if len(given) == 2 and given[0] is given[1]:
+    operands = tuple(arrays.values())
+    implementation = None
+    if any(map(_is_dask, operands)):
+        implementation = "...interop.dask", "DaskBlocks"
+    elif any(map(is_stream, operands)):
+        implementation = ".streams", "Streams"
+        if len(operands) == 2 and operands[0] is operands[1]:
             msg = f"{' and '.join(arrays)} are one iterator, which can be read only once: pass two"
             raise ValueError(msg)
-    elif any(store.owns(x) for x in given for store in STORES) or _mapped(given) > limit:
-        home = ".sources", "Blocks"
-    if home is None:
+    elif any(store.owns(x) for x in operands for store in STORES) or _mapped(operands) > limit:
+        implementation = ".sources", "Blocks"
+    if implementation is None:
         return None
-    module, name = home
-    spread: ChunkedPair = getattr(import_module(module, __package__), name)(limit, **arrays)
-    return spread
+    module, name = implementation
+    pair: ChunkedPair = getattr(import_module(module, __package__), name)(limit, **arrays)
+    return pair
 
 
 def is_stream(x: Any) -> bool:
     """Tell whether x is an iterator of chunks; an array that can be iterated is none."""
-    return type(x) not in HELD_TYPES and isinstance(x, Iterator) and not hasattr(x, "__array__")
+    return (
+        type(x) not in IN_MEMORY_TYPES and isinstance(x, Iterator) and not hasattr(x, "__array__")
+    )
 
 
 def _is_dask(x: Any) -> bool:

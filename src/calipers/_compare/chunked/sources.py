@@ -14,12 +14,12 @@ import numpy as np
 from ..._core.arguments import is_weak
 from ..._core.arrays import as_block, broadcast_shape, require_whole, strengthen
 from ..._core.protocols import NDArray, Result, Store
-from ..._core.threads import InOrder, first_found, get_num_threads
+from ..._core.threads import OrderedMerge, first_result, get_num_threads
 from ...interop.stores import StoredField
-from . import STORES, Grid, Region, Shape, block_shape, own_region, touched
+from . import STORES, Grid, Region, Shape, block_shape, max_chunk_elements, operand_region
 
-_PAGE = 4096  # bytes of a page, the least that is read from a mapped file
-_PAGEOUT = 21  # of Linux's madvise: drop what can be read again, and keep the rest
+_PAGE_BYTES = 4096  # bytes of a page, the least that is read from a mapped file
+_MADV_PAGEOUT = 21  # of Linux's madvise: drop what can be read again, and keep the rest
 
 
 class Source:
@@ -38,20 +38,22 @@ class Source:
     run: Shape | None = None
     """What is better read as a whole, but need not be."""
 
-    reach: int | None = None
+    element_bytes: int | None = None
     """The bytes of memory that reading an element takes, if not its own."""
 
     fills = False
     """Whether `read` copies into the memory that it is given."""
 
-    def beside(self, block: Shape) -> int:
+    def overhead_bytes(self, block: Shape) -> int:
         """Return the bytes that reading a block may take beside it."""
         if self.chunks is None:
             return 0
         # Each chunk that it touches, as it is kept and unpacked.
         block_shape = block[len(block) - len(self.chunks) :]
         return (
-            2 * touched(block_shape, self.chunks, self.shape) * (self.reach or self.dtype.itemsize)
+            2
+            * max_chunk_elements(block_shape, self.chunks, self.shape)
+            * (self.element_bytes or self.dtype.itemsize)
         )
 
     def read(self, region: Region, memory: NDArray | None = None) -> Any:
@@ -110,7 +112,7 @@ class StoreSource(Source):
             self._state = store.state(x)
             self.shape, self.dtype, self.chunks = tuple(x.shape), np.dtype(x.dtype), store.chunks(x)
             if isinstance(x, StoredField):  # whole records are read for one of their fields
-                self.reach = x.records.dtype.itemsize
+                self.element_bytes = x.records.dtype.itemsize
         except Exception as error:
             raise self._unreadable("not be opened", error) from error
 
@@ -166,13 +168,13 @@ class MemmapSource(Source):
         in_runs = self._step == x.itemsize
         if in_runs and x.ndim:
             self.run = tuple(
-                _PAGE // x.itemsize if k == self._axes[-1] else 1 for k in range(x.ndim)
+                _PAGE_BYTES // x.itemsize if k == self._axes[-1] else 1 for k in range(x.ndim)
             )
-        self._place = None
-        if in_runs or abs(self._step) >= _PAGE:
-            self._place = _place_in_file(self._array)
-        if self._place is None:
-            self.reach = x.itemsize + abs(self._step)
+        self._file_location = None
+        if in_runs or abs(self._step) >= _PAGE_BYTES:
+            self._file_location = _locate_in_file(self._array)
+        if self._file_location is None:
+            self.element_bytes = x.itemsize + abs(self._step)
         self._opening = Lock()
         self._file: int | None = None
 
@@ -181,19 +183,19 @@ class MemmapSource(Source):
         size = prod(lengths)
         memory = np.empty(size, self.dtype) if memory is None else memory[:size]
         block = memory.reshape(lengths)
-        turned = block.transpose(np.argsort(self._axes))
-        if self._place is None:
+        result = block.transpose(np.argsort(self._axes))
+        if self._file_location is None:
             require_whole(self._map)
-            turned[...] = self._array[region]
-            self._let_go()
-            return turned
-        path, offset = self._place
+            result[...] = self._array[region]
+            self._drop_pages()
+            return result
+        path, offset = self._file_location
         with self._opening:
             if self._file is None:
                 self._file = os.open(path, os.O_RDONLY)
         start = sum(part.start * step for part, step in zip(region, self._map.strides, strict=True))
         self._fill(self._file, offset + start, block)
-        return turned
+        return result
 
     def _fill(self, file: int, start: int, block: NDArray) -> None:
         """Read runs that are contiguous in the file."""
@@ -210,12 +212,12 @@ class MemmapSource(Source):
             while left:
                 count = os.preadv(file, [left], position)
                 if count == 0:
-                    raise self._cut(os.fstat(file).st_size)
+                    raise self._truncated(os.fstat(file).st_size)
                 left, position = left[count:], position + count
 
-    def _cut(self, size: int) -> OSError:
-        assert self._place is not None
-        path, offset = self._place
+    def _truncated(self, size: int) -> OSError:
+        assert self._file_location is not None
+        path, offset = self._file_location
         _, last = np.lib.array_utils.byte_bounds(self._array)
         end = offset + last - self._array.__array_interface__["data"][0]
         msg = (
@@ -224,12 +226,12 @@ class MemmapSource(Source):
         )
         return OSError(msg)
 
-    def _let_go(self) -> None:
+    def _drop_pages(self) -> None:
         held = self._map._mmap
         if held is not None and sys.platform != "win32":
             # What was written to a private map is nowhere else.
             with suppress(OSError):
-                held.madvise(_PAGEOUT if self._map.mode == "c" else mmap.MADV_DONTNEED)
+                held.madvise(_MADV_PAGEOUT if self._map.mode == "c" else mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         if self._file is not None:
@@ -237,7 +239,7 @@ class MemmapSource(Source):
             self._file = None
 
 
-def _place_in_file(x: NDArray) -> tuple[str, int] | None:
+def _locate_in_file(x: NDArray) -> tuple[str, int] | None:
     """
     Return the file that an array's memory is shared with, and where in the file it begins.
 
@@ -245,9 +247,9 @@ def _place_in_file(x: NDArray) -> tuple[str, int] | None:
     """
     address = x.__array_interface__["data"][0]
     try:
-        with open("/proc/self/maps", encoding="utf-8") as lines:
-            for line in lines:
-                span, access, offset, _, _, *path = line.rstrip("\n").split(maxsplit=5)
+        with open("/proc/self/maps", encoding="utf-8") as mappings:
+            for mapping in mappings:
+                span, access, offset, _, _, *path = mapping.rstrip("\n").split(maxsplit=5)
                 first, last = (int(part, 16) for part in span.split("-"))
                 if first <= address < last:
                     shared = access[3] == "s" and path and os.path.isfile(path[0])
@@ -283,26 +285,26 @@ class Blocks:
     def every(self, test: Callable[..., bool]) -> bool:
         with self._reading() as (grid, threads, read):
             # While a thread reads, others compare.
-            return first_found(lambda i: -1 if test(*read(i)) else 0, len(grid), threads) < 0
+            return first_result(lambda i: -1 if test(*read(i)) else 0, len(grid), threads) < 0
 
     def reduced(
         self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
     ) -> Result | None:
-        parts = InOrder(merge)
+        parts = OrderedMerge(merge)
 
         def work(number: int) -> int:
             parts.add(number, part(grid.corner(number), *read(number)))
             return -1
 
         with self._reading() as (grid, threads, read):
-            first_found(work, len(grid), threads)
+            first_result(work, len(grid), threads)
         return parts.total
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[Grid, int, Callable[[int], list[Any]]]]:
         """Give the blocks, how many threads have memory for one, and how block i is read."""
-        stands = [np.broadcast_to(False, shape) for shape in self.shapes()]
-        whole = broadcast_shape(stands, self._names)
+        stand_ins = [np.broadcast_to(False, shape) for shape in self.shapes()]
+        whole = broadcast_shape(stand_ins, self._names)
         grid, threads = self._plan(whole)
         spare = local()
 
@@ -311,7 +313,7 @@ class Blocks:
             if not hasattr(spare, "memory"):
                 spare.memory = [_memory(source, grid) for source in self._sources]
             return [
-                source.read(own_region(source.shape, region), memory)
+                source.read(operand_region(source.shape, region), memory)
                 for source, memory in zip(self._sources, spare.memory, strict=True)
             ]
 
@@ -328,11 +330,13 @@ class Blocks:
         units = [_on_axes(whole, source.chunks, source) for source in self._sources]
         runs = [_on_axes(whole, source.run, source) for source in self._sources]
         orders = [x.order for x in self._sources if x.order and len(x.order) == len(whole)]
-        itemsize = max(1, sum(x.reach or x.dtype.itemsize for x in self._sources))
+        itemsize = max(1, sum(x.element_bytes or x.dtype.itemsize for x in self._sources))
 
         def needed(block: Shape) -> int:
             """Arrays are read one after the other."""
-            return prod(block) * itemsize + max(source.beside(block) for source in self._sources)
+            return prod(block) * itemsize + max(
+                source.overhead_bytes(block) for source in self._sources
+            )
 
         def fits(block: Shape) -> bool:
             return needed(block) <= self._limit
@@ -341,10 +345,10 @@ class Blocks:
         order = orders[0] if orders else None
         block = block_shape(whole, units, runs, enough, fits, order)
         if needed(block) > self._limit:
-            raise self._beyond(needed(block))
+            raise self._over_limit(needed(block))
         return Grid(whole, block), min(get_num_threads(), self._limit // needed(block))
 
-    def _beyond(self, needed: int) -> ValueError:
+    def _over_limit(self, needed: int) -> ValueError:
         chunks = " and ".join(
             f"{name} in chunks of {source.chunks}"
             for name, source in zip(self._names, self._sources, strict=True)
@@ -361,7 +365,7 @@ def _memory(source: Source, grid: Grid) -> NDArray | None:
     return np.empty(prod(grid.block), source.dtype) if source.fills else None
 
 
-def _on_axes(whole: Shape, own: Shape | None, source: Source) -> Shape:
+def _on_axes(whole: Shape, source_shape: Shape | None, source: Source) -> Shape:
     """Return a shape of a source's on the axes of the broadcast shape."""
-    lengths = own or (1,) * len(source.shape)
+    lengths = source_shape or (1,) * len(source.shape)
     return (1,) * (len(whole) - len(lengths)) + lengths

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # Blocks in memory at a time: one is worked on while another is read.
-IN_FLIGHT = 2
+MAX_BLOCKS_IN_MEMORY = 2
 
 
 def overlapped(
@@ -59,7 +59,7 @@ class Streams:
 
     def __init__(self, memory_limit: int, **arrays: Any) -> None:
         self._names, self._arrays = tuple(arrays), arrays
-        self._largest = memory_limit // (IN_FLIGHT * len(arrays))
+        self._largest = memory_limit // (MAX_BLOCKS_IN_MEMORY * len(arrays))
 
     @cached_property
     def _sources(self) -> dict[str, Source]:
@@ -88,7 +88,7 @@ class Streams:
         return dtypes_of([self._part(name) for name in self._names])
 
     def every(self, test: Callable[..., bool]) -> bool:
-        with closing(self._each(lambda _, *pieces: test(*pieces))) as verdicts:
+        with closing(self._each(lambda _, *blocks: test(*blocks))) as verdicts:
             verdict = all(verdicts)
         self._finish()
         if verdict:
@@ -119,7 +119,7 @@ class Streams:
 
     def _each(self, work: Callable[..., Result]) -> Generator[Result]:
         try:
-            yield from overlapped(self._pieces(), work, self._may_overlap)
+            yield from overlapped(self._aligned_blocks(), work, self._may_overlap)
         finally:
             for source in self._sources.values():
                 source.close()
@@ -132,7 +132,7 @@ class Streams:
         for source in self._sources.values():
             source.finish()
 
-    def _pieces(self) -> Iterator[tuple[Any, ...]]:
+    def _aligned_blocks(self) -> Iterator[tuple[Any, ...]]:
         """Yield what all streams have in common of the chunks that they are at, without copies."""
         self._require_axes()
         whole = {
@@ -143,10 +143,10 @@ class Streams:
         start, ndim = 0, max(stream.ndim for stream in self._streams.values())
         while rows := min(stream.ahead() for stream in self._streams.values()):
             taken = {name: stream.take(rows) for name, stream in self._streams.items()}
-            pieces = [taken[name] if name in taken else whole[name] for name in self._names]
+            blocks = [taken[name] if name in taken else whole[name] for name in self._names]
             if start == 0:
-                self._require_aligned(pieces)
-            yield (start, *(0,) * (ndim - 1)), *pieces
+                self._require_aligned(blocks)
+            yield (start, *(0,) * (ndim - 1)), *blocks
             start += rows
 
     def _require_axes(self) -> None:
@@ -166,12 +166,12 @@ class Streams:
         _require_memory(name, prod(source.shape), source, self._largest)
         return source.read(tuple(slice(0, n) for n in source.shape))
 
-    def _require_aligned(self, pieces: list[Any]) -> None:
+    def _require_aligned(self, blocks: list[Any]) -> None:
         try:
-            shapes = [getattr(x, "shape", ()) for x in pieces]
+            shapes = [getattr(x, "shape", ()) for x in blocks]
             broadcast_shape([np.broadcast_to(False, x) for x in shapes], self._names)
             if len({stream.ndim for stream in self._streams.values()}) > 1:
-                msg = f"they have {' and '.join(str(np.ndim(x)) for x in pieces)} axes"
+                msg = f"they have {' and '.join(str(np.ndim(x)) for x in blocks)} axes"
                 raise ValueError(msg)
         except ValueError as error:
             msg = f"the chunks of {' and '.join(self._names)} do not line up: {error}"
@@ -313,7 +313,7 @@ def _require_memory(name: str, size: int, source: Source, largest: int) -> None:
     """Refuse to read more at a time than the limit leaves."""
     block = (1, *source.shape[1:]) if size < prod(source.shape) else source.shape
     # What is unpacked is of one side, and of one block.
-    needed = max(size * source.dtype.itemsize, source.beside(block) // IN_FLIGHT)
+    needed = max(size * source.dtype.itemsize, source.overhead_bytes(block) // MAX_BLOCKS_IN_MEMORY)
     if needed > largest:
         msg = (
             f"{name} is compared with an iterator, so it is read by rows; one takes "
