@@ -1,4 +1,4 @@
-"""What to do about a comparison that fails: options that pass, and the next call."""
+"""Advice on a comparison that fails: options that would pass, and the next call."""
 
 import math
 import re
@@ -9,12 +9,12 @@ from .report_data import ComparisonData, is_boolean
 from .tolerances import default_tolerance
 
 _OPTION = re.compile(r"\bcheck_\w+=False")
-# Distance in ULP that another order of a few operations explains, so that max_ulp is advised.
+# Differences in ULP that a different order of a few operations explains; max_ulp is then advised.
 _FEW_ULP = 4
 
 
 def remedy(report: ComparisonData, allows_mismatches: bool) -> str:
-    """Write the options at which all elements pass; nothing if they are not known."""
+    """Return the options at which all elements pass; "" if they are unknown."""
     options = _options(report)
     if options is None:
         return ""
@@ -37,7 +37,7 @@ def remedy(report: ComparisonData, allows_mismatches: bool) -> str:
 
 
 def next_call(report: ComparisonData, path: str = "") -> str:
-    """Write the call to make next; nothing where no call would say more."""
+    """Return the next call as code; "" if no call would show more."""
     names = f"actual{path}", f"expected{path}"
     turned = restored(report.arrangement or "", *names)
     options = None if report else _options(report, are_shapes_settled=turned is not None)
@@ -90,7 +90,7 @@ def _has_default_tolerance(report: ComparisonData) -> bool:
 
 
 def _reason(report: ComparisonData) -> str:
-    """Say why no tolerance lets all elements pass."""
+    """Return the reason why no tolerance passes all elements."""
     if report.tally is not None and report.tally["without_distance"]:
         return f"{'some' if report.finite else 'the'} elements have no distance"
     has_nan = report.nan_actual or report.nan_expected
@@ -99,12 +99,12 @@ def _reason(report: ComparisonData) -> str:
 
 
 def _passing_tolerances(report: ComparisonData) -> tuple[str, str]:
-    """Write the tolerances at which the finite mismatches pass, or that there are none."""
+    """Return the tolerances that pass all finite mismatches, and the reason if there are none."""
     if is_boolean(report):
-        return "", ""  # they are equal or not
+        return "", ""  # tolerances do not apply
     worst = report.worst("ulp")
     if report.rule.max_ulp is not None and worst is not None and worst.ulp is not None:
-        # Of 64 bits, a step count may be beyond all that max_ulp takes.
+        # A difference of 64-bit numbers may exceed the largest max_ulp.
         is_possible = worst.ulp < 2**63
         return (
             (f"max_ulp={worst.ulp}", "")

@@ -15,12 +15,14 @@ from .tolerances import checked_options
 __all__ = ["Approx", "approx"]
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
-_MAX_TEXT_LENGTH = 40  # characters of a value in a message
-_PYTEST_ATOL = 1e-12  # of pytest.approx, if only rel= is passed
+# Characters to which the repr of an object is cut, so that a line holds two.
+_MAX_TEXT_LENGTH = 40
+# The absolute tolerance that pytest.approx uses if only rel= is passed.
+_PYTEST_ATOL = 1e-12
 
 
 def shortened(x: Any) -> str:
-    """Write any object in a part of a line."""
+    """Return the repr of an object in one line, cut to at most 40 characters."""
     try:
         text = " ".join(repr(x).split())
     except Exception:  # a test is about to fail for another reason
@@ -29,7 +31,7 @@ def shortened(x: Any) -> str:
 
 
 def _advice_for_pytest_names(options: dict[str, Any]) -> str:
-    """Write the options that mean the same as those of pytest.approx among some."""
+    """Return advice that translates keywords of pytest.approx; empty if there are none."""
     names = [name for name in ("rel", "abs", "nan_ok") if name in options]
     if not names:
         return ""
@@ -73,11 +75,11 @@ class Approx:
     approx([0.3, 1.0])
     """
 
-    # So that arrays leave `==` to this class, and do not ask element by element: NumPy's, and
-    # pandas' (a DataFrame's own priority is 4000).
+    # With these, arrays of NumPy and pandas leave `==` to this class instead of comparing each
+    # element. The priority of a DataFrame is 4000.
     __array_ufunc__: ClassVar[None] = None
     __pandas_priority__: ClassVar[int] = 5000
-    __hash__: ClassVar[None]  # type: ignore[assignment]  # Python sets it beside __eq__
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # __eq__ sets it
 
     def __init__(self, expected: PyTree, options: CompareOptions) -> None:
         self.expected: Any = expected

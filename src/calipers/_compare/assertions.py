@@ -1,4 +1,4 @@
-"""How the assertions of `testing` judge: by kernels, or by NumPy's own assertion where none are."""
+"""The assertions of `calipers.testing`: by kernels, or by NumPy's assertions without kernels."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _COMPARED = ("layout", "stride", "device", "dtype")
 
 
 class Checks(NamedTuple):
-    """What has to be equal beside values and shapes."""
+    """The attributes that have to be equal in addition to values and shapes."""
 
     allow_subclasses: bool
     device: bool
@@ -42,10 +42,10 @@ def related_leaves(
     actual: Any, expected: Any, checks: Checks, path: str = "", depth: int = 0
 ) -> Iterator[Leaf]:
     """
-    Yield what is to be compared as arrays, and all differences in what they are.
+    Yield all pairs of arrays in two containers, and all differences of structure and type.
 
-    Pairs that need no look at their elements are left out. A TypeError tells of types that are not
-    compared with each other.
+    Pairs that are decided without their elements are skipped. Raise TypeError for pairs of types
+    that are not related.
     """
     require_depth(path, depth)
     # The items of a string are strings.
@@ -86,7 +86,7 @@ def related_leaves(
 
 
 def _until_unrelated(part: Iterator[Leaf]) -> Iterator[Leaf]:
-    """Yield leaves up to types that are not related: their containers differ, and that is said."""
+    """Yield leaves up to unrelated types; the difference of the containers is reported instead."""
     with suppress(TypeError):
         yield from part
 
@@ -138,7 +138,7 @@ def _arrays(path: str, actual: Any, expected: Any, checks: Checks) -> Iterator[L
         yield Leaf(path, actual, expected, problem)
     elif tensors:
         for name, *both, text in members(actual, expected):
-            # What is NumPy's needs to be recognised no more.
+            # NumPy views take the fast path.
             a, b = (_TORCH.as_numpy(x) if x.is_cpu and text is None else x for x in both)
             yield Leaf(f"{path}{name}", a, b, text)
     else:
@@ -152,7 +152,7 @@ _SIMPLE_TYPES = frozenset({bool, int, float, np.float64, str})
 
 
 class Header:
-    """What is said before a report: NumPy's header, and what the caller wants said."""
+    """The text before a report: NumPy's header and the caller's `err_msg`."""
 
     def __init__(self, header: str, err_msg: object, verbose: bool) -> None:
         self.header: str = header
@@ -160,13 +160,13 @@ class Header:
         self.verbose: bool = verbose
 
     def prepend_to(self, report: str) -> str:
-        """Write it, and the report or its first line."""
+        """Return the header followed by the report, or by its first line if not verbose."""
         head = build_err_msg([], self.err_msg, header=self.header, verbose=False)
         text = report if self.verbose else report.partition("\n")[0]
         return f"{head}\n{text}"
 
     def mismatch(self, what: str, a: Any, b: Any) -> ClosenessError:
-        """Return the error of arrays whose elements are not compared."""
+        """Return the error for arrays of different shapes or dtypes."""
         reason = f"{self.err_msg}\n({what} mismatch)"
         return ClosenessError(
             build_err_msg([a, b], reason, header=self.header, verbose=self.verbose)
@@ -174,9 +174,9 @@ class Header:
 
 
 def fast_equal(actual: Any, desired: Any) -> bool:
-    """Return True if two numbers or texts are equal; False leaves that to NumPy.
+    """Return True if two numbers or strings are equal; False if NumPy has to decide.
 
-    Its `assert_equal` also compares the signs of zeros.
+    Zeros have to be compared by NumPy, whose `assert_equal` compares their signs.
     """
     if not _SIMPLE_TYPES.issuperset((type(actual), type(desired))):
         return False
@@ -187,10 +187,9 @@ def fast_equal(actual: Any, desired: Any) -> bool:
 def fast_pass(
     actual: Any, desired: Any, rtol: float, atol: Any, equal_nan: bool = True, strict: bool = False
 ) -> bool:
-    """Return True if small arrays or numbers are close; False leaves that to `assert_within`.
+    """Return True if small arrays or numbers are close; False if `assert_within` has to decide.
 
-    Other than in `allclose`, numbers are arrays of their dtype, and shapes broadcast from numbers
-    alone.
+    Unlike in `allclose`, numbers have a dtype, and only numbers are broadcast.
     """
     if not IN_MEMORY_TYPES.issuperset((type(actual), type(desired))):
         return False
@@ -215,7 +214,7 @@ def assert_within(
     equal_nan: bool = True,
     strict: bool = False,
 ) -> None:
-    """Compare two arrays by kernels; where there are none for them, let NumPy."""
+    """Raise ClosenessError if two arrays are not close; call NumPy for dtypes without kernels."""
     if _is_left_to_numpy(actual, desired) and not is_duration(atol):
         _run_numpy_on_any(by_numpy, actual, desired)
         return
@@ -262,7 +261,7 @@ def assert_within(
 
 
 def _is_left_to_numpy(a: Any, b: Any) -> bool:
-    """Return True if two arrays hold text, dates or durations, for which there are no kernels."""
+    """Return True if two arrays hold text, dates or durations, which have no kernels."""
     if not type(a) is type(b) is np.ndarray:
         return False
     objects = "OV"
@@ -271,13 +270,13 @@ def _is_left_to_numpy(a: Any, b: Any) -> bool:
 
 
 def _by_fields(a: Any, b: Any) -> bool:
-    """Return True for two frames, columns, or arrays of records: NumPy rounds or refuses these."""
+    """Return True for frames, columns and structured arrays, which NumPy rounds or refuses."""
     types = (np.ndarray, np.void, np.memmap)
     return all(is_frame(x) or is_column(x) or (type(x) in types and field_names(x)) for x in (a, b))
 
 
 def _run_numpy_on_any(by_numpy: Callable[[Any, Any], None], a: Any, b: Any) -> None:
-    """Let NumPy judge, and add to its error on dates which tolerance they take."""
+    """Run NumPy's assertion; add advice on tolerances to its TypeError for dates."""
     try:
         run_numpy_assertion(by_numpy, a, b)
     except TypeError as error:
@@ -288,7 +287,7 @@ def _run_numpy_on_any(by_numpy: Callable[[Any, Any], None], a: Any, b: Any) -> N
 
 
 def run_numpy_assertion(assertion: Callable[..., None], *args: Any, **options: Any) -> None:
-    """Let NumPy judge, and raise what it raises as the error of this module."""
+    """Run NumPy's assertion, and raise its AssertionError as a ClosenessError."""
     try:
         assertion(*args, **options)
     except AssertionError as error:
@@ -296,14 +295,14 @@ def run_numpy_assertion(assertion: Callable[..., None], *args: Any, **options: A
 
 
 def spacing_message(x: Any, y: Any, nulp: float) -> str:
-    """Return the message on arrays of longdouble, on which NumPy raises ValueError instead."""
+    """Return the message for arrays of longdouble, for which NumPy raises ValueError."""
     with np.errstate(all="ignore"):
         distance = np.abs(x - y) / np.spacing(np.maximum(np.abs(x), np.abs(y)))
     return f"Arrays are not equal to {nulp} ULP (max is {np.max(distance):g})"
 
 
 def ulp_error(text: str, a: Any, b: Any, steps: Any, equal_nan: bool) -> ClosenessError:
-    """Return the error of arrays that NumPy says are too far apart, with a report if it agrees."""
+    """Return the error for arrays that differ by too many ULP, with the report if that agrees."""
     a, b = np.asarray(a), np.asarray(b)
     # Of complex numbers NumPy measures the modulus, calipers the parts.
     if "c" in (a.dtype.kind, b.dtype.kind) or not (is_tolerance(steps) and steps < 2**63):
@@ -320,19 +319,19 @@ def ulp_error(text: str, a: Any, b: Any, steps: Any, equal_nan: bool) -> Closene
 
 
 def is_tolerance(x: Any) -> bool:
-    """Tell whether x is a number that kernels take as a tolerance."""
+    """Return True if x is a finite number that is not negative."""
     is_number = isinstance(x, int | float | np.integer | np.floating) and not is_duration(x)
     return is_number and bool(0 <= x < math.inf)
 
 
 def is_array(x: Any) -> bool:
-    """Return True if x is an array, and not only what one can be made of."""
+    """Return True if x is an array of any library, and not a list or number."""
     recognised = isinstance(x, np.ndarray) or library_of(x) is not None or unit_of(x) is not None
     return recognised or is_frame(x) or is_column(x) or on_device(x=x)
 
 
 def to_array(x: Any) -> Any:
-    """Return x if it is an array of some library, and else an array of NumPy: no number is weak."""
+    """Return an array of any library unchanged; convert other objects by NumPy, so with a dtype."""
     if (
         type(x) is np.ndarray
         or is_frame(x)
@@ -341,12 +340,12 @@ def to_array(x: Any) -> Any:
     ):
         return x
     array = np.asanyarray(x)
-    # NumPy's scalar, if there are no axes: it may stand beside an array on a device.
+    # A NumPy scalar may be compared with an array on a device, an array of no axes may not.
     return array[()] if array.dtype.kind in "biufc" else array
 
 
 def views(x: Any, y: Any) -> list[Any]:
-    """Return what NumPy is asked about: other libraries' arrays as views, and in one unit."""
+    """Convert two arrays to NumPy arrays in one unit, as views where possible."""
     try:
         x, y, _ = in_memory(x, y, _NAMES)
     except UnitError as error:

@@ -90,7 +90,7 @@ class PendingBool:
             return "<PendingBool: pending>"
         try:
             return f"<PendingBool: {self.result()}>"
-        except Exception as error:  # that came in the verdict's place
+        except Exception as error:  # the comparison raised
             return f"<PendingBool: {type(error).__name__}>"
 
     def done(self) -> bool:

@@ -1,4 +1,10 @@
-"""allclose and isclose."""
+"""
+The functions allclose and isclose.
+
+They call, in this order, `elementwise.fast_all_close` and `fast_each_close` (plain arrays), and
+`elementwise.PairKernel` (all other arrays with kernels). Its kernels are loops over the scalar rule
+`_kernels.scalar.closeness.close`. Arrays without kernels are compared by NumPy.
+"""
 
 from __future__ import annotations
 
@@ -200,7 +206,7 @@ def _close(
     pair = _comparable(a, b)
     if pair.dtypes is None:
         if axis is None and any(isinstance(x, np.ma.MaskedArray) for x in pair[:2]):
-            # Of all masked, NumPy's would be false, and that of chunks depend on where they end.
+            # For masked arrays, NumPy's result would depend on where chunks end.
             close = _by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan)
             return bool(np.ma.filled(close, True).all())
         if axis is None:
@@ -215,7 +221,7 @@ def _close(
 def _agree_by_compare(
     a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool, check_shape: bool = True
 ) -> bool:
-    """Return the verdict of `compare`, which compares fields and any kind of numbers."""
+    """Return the bool of `compare`, which supports structured arrays and any numbers."""
     from .compare import agree
 
     return agree(
@@ -224,7 +230,7 @@ def _agree_by_compare(
 
 
 def _block_test(rtol: Any, atol: Any, equal_nan: bool, axis: Any) -> Callable[..., bool]:
-    """Return the question that is asked of each pair of blocks."""
+    """Return the function that compares two blocks; raise if the options do not allow blocks."""
     if axis is not None:
         msg = "axis is not supported for arrays in chunks: call allclose for each row"
         raise TypeError(msg)
@@ -337,7 +343,7 @@ def isclose(
 
 
 def _frames_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray:
-    """Return the verdicts on the columns of two frames, in the order of `a`; refuse records."""
+    """Return `isclose` of the columns of two frames, in the order of `a`; raise for records."""
     if not (is_frame(a) and is_frame(b)):
         msg = "a and b are records with several fields: compare each field, as in "
         raise TypeError(
@@ -355,13 +361,13 @@ def _frames_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDAr
 def _notify_unless_close(
     verdicts: NDArray, a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool
 ) -> None:
-    """Tell those who listen, whose arrays are then looked at whole, that some are not close."""
+    """Notify the listeners if some elements are not close."""
     if has_listeners() and not verdicts.all():
         notify_mismatch(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
 
 
 def _in_one_unit(a: Any, b: Any, rtol: Any, atol: Any) -> tuple[Any, Any, Any, Any]:
-    """Return two arrays and the tolerances as numbers in one unit, that of the arrays."""
+    """Convert two arrays and their tolerances to numbers in one unit."""
     if HOST_TYPES.issuperset(map(type, (a, b, rtol, atol))):
         return a, b, rtol, atol
     a, b, unit = in_memory(a, b, ("a", "b"))
@@ -369,14 +375,14 @@ def _in_one_unit(a: Any, b: Any, rtol: Any, atol: Any) -> tuple[Any, Any, Any, A
 
 
 def _comparable(a: Any, b: Any) -> ArrayPair:
-    """Refuse what has no distance; what only NumPy can compare passes."""
+    """Return two arrays as a pair; raise TypeError if their elements have no distance."""
     pair = as_pair(a, b)
     if pair.dtypes is not None or _ticks_of(pair) is not None:
         return pair
     for name, original, x in (("a", a, pair.a), ("b", b, pair.b)):
         if x.dtype.kind in "SUTVM" and kernel_dtype(x.dtype) is None:
             msg = f"{name} has dtype {x.dtype}, whose elements have no distance: use array_equal"
-            if isinstance(original, Mapping):  # of which these are the names
+            if isinstance(original, Mapping):  # NumPy makes a string array of its keys
                 kind = type(original).__name__
                 msg = f"{name} is a mapping, {kind}: pass its arrays, or use compare"
             elif isinstance(original, str):
@@ -386,19 +392,19 @@ def _comparable(a: Any, b: Any) -> ArrayPair:
 
 
 def _in_library(verdicts: NDArray, pair: ArrayPair) -> Any:
-    """Hand over verdicts as the inputs' library would: as an array, or as NumPy's scalar."""
+    """Convert a NumPy array of bool to an array of the inputs' library, or to a NumPy scalar."""
     return pair.library.from_numpy(verdicts) if pair.library else verdicts[()]
 
 
 def _ticks_of(pair: ArrayPair) -> np.dtype[Any] | None:
-    """Return the dtype in whose ticks two arrays of times are measured; None for others."""
+    """Return the common dtype of two arrays of dates or durations; None for other arrays."""
     return common_format(time_format(pair.a), time_format(pair.b))
 
 
 def _times_close(
     pair: ArrayPair, ticks: np.dtype[Any], rtol: Any, atol: Any, equal_nan: bool
 ) -> Any:
-    """Compare two arrays of dates, or of durations, element by element."""
+    """Return for each pair of dates or durations whether it is close."""
     from .statistics import times_close
 
     a, b = broadcast_arrays(pair.a, pair.b, subok=True)
@@ -429,7 +435,7 @@ def _times_close(
 
 
 def _by_numpy(function: Callable[..., Any], a: Any, b: Any, pair: ArrayPair, *rest: Any) -> Any:
-    """Ask NumPy about the caller's own objects, unless it cannot know them."""
+    """Compare arrays without kernels by a function of NumPy, or exactly if it does not apply."""
     require_numbers(a=a, b=b)
     ticks = _ticks_of(pair)
     if ticks is not None or is_comparable(pair.a, pair.b):
@@ -438,7 +444,7 @@ def _by_numpy(function: Callable[..., Any], a: Any, b: Any, pair: ArrayPair, *re
         else:
             close = _times_close(pair, ticks, *rest)
         return close if function is _numpy_isclose else close.all()
-    # Python's numbers have no dtype of their own; all else is in memory, as dask's arrays were not.
+    # A Python number stays one, so that NumPy treats it as weak (NEP 50).
     operands = [x if is_weak(x) else array for x, array in zip((a, b), pair[:2], strict=True)]
     try:
         with np.errstate(all="ignore"):
@@ -446,7 +452,7 @@ def _by_numpy(function: Callable[..., Any], a: Any, b: Any, pair: ArrayPair, *re
     except Exception as error:  # the objects' own arithmetic may raise anything
         kinds = pair.a.dtype.kind + pair.b.dtype.kind
         if "O" in kinds and _are_numbers(pair):
-            # No complex number is made of an integer beyond all floats.
+            # NumPy cannot convert an integer beyond the largest float to a complex number.
             return _each_by_compare(function, pair.a, pair.b, *rest)
         if "m" in kinds and isinstance(error, TypeError):
             msg = (
@@ -468,7 +474,7 @@ def _are_numbers(pair: ArrayPair) -> bool:
 def _each_by_compare(
     function: Callable[..., Any], a: NDArray, b: NDArray, rtol: Any, atol: Any, equal_nan: bool
 ) -> Any:
-    """Compare numbers that NumPy's function does not take, as `compare` does."""
+    """Compare numbers for which NumPy's function raises, by `compare`."""
     agree = partial(_agree_by_compare, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
     if function is _numpy_allclose:
         return agree(a, b)

@@ -1,4 +1,4 @@
-"""Reports of how two arrays differ, and where: compare and assert_close."""
+"""The functions compare and assert_close."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .tolerances import Tolerance, checked_options
 __all__ = ["assert_close", "compare"]
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
-# Options beside which two arrays are asked plainly.
+# Options that `fast_agree` supports, or that do not matter to it.
 _FAST_OPTIONS = {"rtol", "atol", "equal_nan", "check_dtype", "check_shape"}
 
 
@@ -221,7 +221,7 @@ def assert_close(
     ...
     """
     by_tolerances = tolerance is None and max_ulp is None and memory_limit == MEMORY_LIMIT
-    counted = type(max_mismatches) is int  # else it is checked first: 0.0 is no count
+    counted = type(max_mismatches) is int  # 0.0 has to raise
     plain = by_tolerances and counted and max_mismatches == max_mismatch_ratio == 0
     if plain and fast_agree(actual, expected, rtol, atol, equal_nan):
         return
@@ -241,7 +241,7 @@ def assert_close(
 
 
 def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool:
-    """Tell whether the report of `compare` is true, without one if the verdict can be had alone."""
+    """Return the bool of `compare`, without a report if the verdict is found earlier."""
     if options.keys() <= _FAST_OPTIONS:
         rtol, atol, equal_nan = map(options.get, ("rtol", "atol", "equal_nan"))
         verdict = fast_agree(actual, expected, rtol, atol, equal_nan)
@@ -255,7 +255,7 @@ def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool
 
 
 def _leaves(actual: Any, expected: Any) -> tuple[Leaf, ...]:
-    """Return all leaves and differences in structure; raise if an argument is a file name."""
+    """Return all leaves and structural differences; raise if an argument is a file name."""
     for name, x in (("actual", actual), ("expected", expected)):
         if isinstance(x, PathLike) or (isinstance(x, str) and reader_of(x) is not None):
             msg = f"{name} is the name of a file: load it, or run `calipers compare`, got {x!r:.60}"

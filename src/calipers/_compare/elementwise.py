@@ -1,4 +1,13 @@
-"""Elementwise verdicts on two arrays in host memory: all, each, and by row."""
+"""
+Elementwise comparison of two arrays in host memory: all elements, each element, and each row.
+
+- `all_close` and `each_close` are the entry points for arrays.
+- `fast_all_close`, `fast_each_close` and `fast_agree` are the fast paths, for contiguous arrays of
+  one dtype and shape. They return None if they do not apply.
+- `PairKernel` compares all other pairs that have kernels, block by block.
+
+The kernels are loops over the scalar rule, `_kernels.scalar.closeness.close`.
+"""
 
 from collections.abc import Callable, Sequence
 from math import inf, isfinite, prod
@@ -28,11 +37,13 @@ from ..interop.times import distances
 from .statistics import tally_pair
 from .tolerances import default_of
 
-# Rows from here on are passes of their own, each with its threads and its early stop.
+# Rows of at least this many elements are compared one by one, each with its own threads and its own
+# early stop.
 _LONG_ROW_ELEMENTS = 1 << 14
-# An array that is not in C order is copied up to here: about as much as buffers take.
+# Arrays of at most this many bytes that are not in C order are copied: 128 KiB is about the size of
+# the buffers that a pass without a copy needs.
 _MAX_COPIED_BYTES = 1 << 17
-# The format of numbers that have one.
+# The dtypes of scalars whose dtype does not depend on the other operand.
 _FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
 _ARRAYS_AND_NUMBERS = IN_MEMORY_TYPES - {list, tuple}
 
@@ -40,11 +51,11 @@ _ARRAYS_AND_NUMBERS = IN_MEMORY_TYPES - {list, tuple}
 def _fast_call(
     kernels: Kernels, a: Any, b: Any, rtol: Any = 0.0, atol: Any = 0.0, strided: Any = None
 ) -> tuple[Callable[..., Any], NDArray, NDArray] | None:
-    """Return a kernel, and two vectors for it, where nothing has to be converted; else None.
+    """Return a kernel and its two vectors if no element has to be converted, else None.
 
-    Arrays that are not in C order are copied if they are small: buffers would take longer to set
-    up. Vectors of what has one dimension keep its order. Alignment is not asked: kernels load
-    elements as the processor's unaligned moves do. `strided` are kernels that need no copies.
+    Small arrays that are not in C order are copied, which is faster than to set up buffers. Arrays
+    need not be aligned, since kernels use unaligned loads. `strided` are kernels for strided
+    vectors, which are not copied.
     """
     if not (
         type(a) is np.ndarray
@@ -71,16 +82,16 @@ def _fast_call(
 
 
 def _as_floats(x: Any) -> Any:
-    """Return a short list of Python's floats as an array; other lists as they are."""
+    """Convert a short list of Python floats to an array; return other lists unchanged."""
     short = len(x) <= _MAX_COPIED_BYTES // FLOAT64.itemsize
     return np.array(x) if short and set(map(type, x)) == {float} else x
 
 
 def as_alike_arrays(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
-    """Convert small arrays, lists of floats or an array and a number to one dtype and shape.
+    """Convert small arrays, lists of floats or a number to arrays of one dtype and shape.
 
-    Python's numbers take the dtype of the array (NEP 50). None if one of the two is neither, if
-    NumPy has to compare them, or if they are large: those are converted block by block.
+    Python numbers take the dtype of the array (NEP 50). Return None for other types, for dtypes
+    without kernels, and for large arrays, which are converted block by block instead.
     """
     if type(a) in (list, tuple):
         a = _as_floats(a)
@@ -98,13 +109,13 @@ def as_alike_arrays(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
         return None
     try:
         copies = converted([np.asarray(a), np.asarray(b)], dtypes)
-    except ValueError:  # the shapes do not broadcast, and the names of the arguments are needed
+    except ValueError:  # the shapes do not broadcast; the caller raises with the argument names
         return None
     return None if copies is None else (copies[0], copies[1])
 
 
 def fast_all_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool | None:
-    """Return whether contiguous arrays of one dtype and shape are close; None for all others."""
+    """Return True if all elements are close; None if the arrays do not suit the fast path."""
     if type(a) is not np.ndarray:
         views = host_views(a, b)
         if views is None:
@@ -122,7 +133,10 @@ def fast_all_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> boo
 
 
 def fast_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool | None:
-    """Ask two arrays, or two numbers, of one format; None where more has to be asked."""
+    """Return True if two arrays or numbers of one dtype are close; None for all others.
+
+    Tolerances of None are the defaults of the dtype.
+    """
     format_of = _FORMATS.get(type(actual))
     if format_of is not None and _FORMATS.get(type(expected)) is format_of:
         actual, expected = np.array(actual, format_of), np.array(expected, format_of)
@@ -137,7 +151,7 @@ def fast_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any)
 
 
 def fast_each_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray | None:
-    """Return for each element whether it is close, if `_fast_call` or `alike` take the arrays."""
+    """Return for each element whether it is close; None if the fast path does not apply."""
     for x in (a, b):  # the result has the order of the arrays
         if type(x) is np.ndarray and x.ndim > 1 and not x.flags.c_contiguous:
             return None
@@ -157,7 +171,7 @@ def fast_each_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> ND
 
 
 def as_tolerances(rtol: Any, atol: Any) -> tuple[float | NDArray, float | NDArray]:
-    """Return tolerances as floats or arrays of them; NumPy's warning tells of infinite ones."""
+    """Convert tolerances to floats or arrays; warn as NumPy does if one is infinite or NaN."""
     both = as_tolerance(rtol, "rtol"), as_tolerance(atol, "atol")
     if not all(map(_finite, both)):
         msg = f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}"
@@ -166,7 +180,7 @@ def as_tolerances(rtol: Any, atol: Any) -> tuple[float | NDArray, float | NDArra
 
 
 class PairKernel:
-    """Two arrays with kernels for their dtypes, and tolerances: two numbers, or one for each."""
+    """Elementwise comparison of two arrays that have kernels; tolerances are numbers or arrays."""
 
     def __init__(self, pair: ArrayPair, rtol: Any, atol: Any, equal_nan: bool) -> None:
         assert pair.dtypes is not None
@@ -181,15 +195,15 @@ class PairKernel:
         self._shape = broadcast_shape(self._arrays, ("a", "b", "rtol", "atol"))
 
     def all_close(self) -> bool:
-        """Answer for all elements, stopping at the first that is not close."""
+        """Return True if all elements are close; stop at the first that is not."""
         return scan(self._first_mismatch(), self._arrays, self._dtypes) < 0
 
     def each_close(self) -> NDArray:
-        """Answer for each element."""
+        """Return for each element whether it is close."""
         return fill(self._mask(), self._arrays, self._dtypes)
 
     def rows_close(self, axis: int | tuple[int, ...]) -> NDArray:
-        """Answer for each row: the elements along `axis`."""
+        """Return for each row, the elements along `axis`, whether all are close."""
         try:
             axes = normalize_axis_tuple(axis, len(self._shape), "axis")
         except TypeError:
@@ -202,7 +216,7 @@ class PairKernel:
         if not (out.size and width):
             pass
         elif _innermost(arrays[0], others) < _innermost(arrays[0], axes):
-            # Memory runs across the rows: take an element of each row in turn.
+            # Neighbours in memory belong to different rows: traverse column by column.
             transposed = [x.transpose(*axes, *others) for x in arrays]
             self._scan_rows(COLUMNS_APART, transposed, out, lambda position: position % out.size)
         else:
@@ -270,13 +284,13 @@ class PairKernel:
 
 
 def kernel_key(dtypes: Sequence[DType]) -> Any:
-    """Return what kernels for two dtypes are found by."""
+    """Return the key of the kernel for two dtypes."""
     a, b = dtypes[:2]
     return a if a == b else (a, b)
 
 
 def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
-    """Tell whether two arrays have one shape and equal elements."""
+    """Return True if two arrays have the same shape and equal elements."""
     call = _fast_call(FIRST_UNEQUAL, a, b, strided=FIRST_UNEQUAL_STRIDED)
     if call is not None:
         kernel, x, y = call
@@ -296,13 +310,13 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
         if a.dtype != b.dtype and {a.dtype.kind, b.dtype.kind} in ({"m"}, {"M"}):
             from .statistics import times_close
 
-            times = distances(a, b)  # in the finer of two units, some would wrap
+            times = distances(a, b)  # a cast to the finer unit could overflow
             if times is None:  # years and days have no unit in common
                 return a.size == 0
             return bool(times_close(a, b, times, 0, 0, equal_nan).all())
         with np.errstate(all="ignore"):
             equal = _numpy_array_equal(a, b)
-            if equal_nan and not equal:  # of objects, text and structures NumPy knows no NaN
+            if equal_nan and not equal:  # NumPy finds no NaN in objects, text and records
                 from .statistics import each_equal
 
                 equal = bool(each_equal(a, b, equal_nan=True).all())
@@ -318,7 +332,7 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
 def position_of_nonfinite(x: NDArray, dtype: DType) -> int:
     """Return the position, in C order, of the first element that is not finite, or -1."""
     kernel = FIRST_NONFINITE[dtype]
-    # In memory's own order first: mostly, all are finite.
+    # Memory order is fastest and suffices if all elements are finite, which is the common case.
     if x.dtype == dtype and x.nbytes <= (SERIAL_BYTES if x.flags.forc else _MAX_COPIED_BYTES):
         return -1 if kernel(x.ravel("K")) < 0 else int(kernel(x.ravel()))
     position = scan(lambda _, block: kernel(block), [x], [dtype])
@@ -334,7 +348,7 @@ def _finite(tolerance: float | NDArray) -> bool:
 
 
 def _innermost(x: NDArray, axes: tuple[int, ...]) -> float:
-    """Return the smallest step in memory along some axes."""
+    """Return the smallest stride in bytes along some axes."""
     return min((abs(x.strides[i]) for i in axes if x.shape[i] > 1 and x.strides[i]), default=inf)
 
 
@@ -342,13 +356,13 @@ __all__ = ["all_close", "as_pair", "broadcast", "each_close", "elements", "tally
 
 
 def broadcast(pair: ArrayPair) -> ArrayPair:
-    """Bring two arrays to one shape; a ValueError tells that there is none."""
+    """Broadcast two arrays to one shape; raise ValueError if there is none."""
     a, b = broadcast_arrays(pair.a, pair.b, subok=pair.dtypes is None)
     return pair._replace(a=a, b=b)
 
 
 def all_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> bool:
-    """Give the verdict on all elements, as early as it can be had."""
+    """Return True if all elements are close; stop at the first that is not."""
     verdict = fast_all_close(a, b, rtol, atol, equal_nan)
     if verdict is not None:
         return verdict
@@ -356,7 +370,7 @@ def all_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool)
 
 
 def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> NDArray:
-    """Return the verdict on each element."""
+    """Return for each element whether it is close."""
     verdicts = fast_each_close(a, b, rtol, atol, equal_nan)
     if verdicts is not None:
         return verdicts
@@ -364,7 +378,7 @@ def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool
 
 
 def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
-    """Take the pairs at some positions in C order, as arrays of one element each."""
+    """Return the pairs at some positions in C order, as arrays of one element each."""
     indices = [np.unravel_index(i, pair.a.shape) for i in positions]
     return [
         pair._replace(a=pair.a[(*index, np.newaxis)], b=pair.b[(*index, np.newaxis)])

@@ -1,4 +1,9 @@
-"""How pairs of arrays are compared: by the verdict alone, and for the report."""
+"""
+Compare the leaves of two containers, for the verdict or for the report.
+
+`all_pass` returns the verdict as early as possible. `compare_leaves` makes one full pass over each
+pair of arrays and returns the report. `require_close` calls the second only if the first is False.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +53,7 @@ def require_close(
     options: CheckedOptions,
     msg: str | Callable[[str], str] | None,
 ) -> None:
-    """Raise the report if not all leaves agree; that of one alone if they are not `nested`."""
+    """Raise ClosenessError with the report if not all leaves agree."""
     if all_pass(parts, options):
         return
     report = compare_leaves(parts, nested, options)
@@ -61,12 +66,12 @@ def require_close(
 
 
 def _names(leaf: Leaf) -> tuple[str, str]:
-    """Return the expressions that reach the two arrays of a leaf, for errors."""
+    """Return the expressions of the two arrays of a leaf, for errors."""
     return f"actual{leaf.path}", f"expected{leaf.path}"
 
 
 def _backend(leaf: Leaf) -> Any:
-    """Return what asks the questions where the arrays are."""
+    """Return the module that compares the arrays: on their device or on the host."""
     if on_device(actual=leaf.actual, expected=leaf.expected):
         return device_module("comparison")
     return elementwise
@@ -77,7 +82,7 @@ def _chunked(leaf: Leaf, options: CheckedOptions) -> ChunkedPair | None:
 
 
 def all_pass(parts: Sequence[Leaf], options: CheckedOptions) -> bool:
-    """Tell whether all leaves agree; False may also mean that only the full pass can tell."""
+    """Return True if all leaves agree; False may also mean that a full pass has to decide."""
     return all(_passes(leaf, options) for leaf in parts)
 
 
@@ -91,7 +96,7 @@ def _passes(leaf: Leaf, options: CheckedOptions) -> bool:
             return plain
     chunked = _chunked(leaf, options)
     if chunked is not None:
-        # What is read only once, the full pass has to read.
+        # Iterators can be read only once, by the full pass.
         return chunked.counted and _chunked_passes(leaf, chunked, options)
     backend = _backend(leaf)
     try:
@@ -108,7 +113,7 @@ def _passes(leaf: Leaf, options: CheckedOptions) -> bool:
 def compare_leaves(
     parts: Sequence[Leaf], nested: bool, options: CheckedOptions
 ) -> Comparison | NestedComparison:
-    """Return the report of all leaves; that of one alone if they are not `nested`."""
+    """Return the report of all leaves; a Comparison of the only leaf if not `nested`."""
     comparisons = tuple(_compare_leaf(leaf, options) for leaf in parts)
     return NestedComparison(comparisons) if nested else comparisons[0]
 
@@ -171,7 +176,7 @@ def _incomparable(leaf: Leaf, problem: str, options: CheckedOptions) -> Comparis
 
 
 def _arrangement(backend: Any, pair: ArrayPair, rule: Criteria) -> str | None:
-    """Return the rearrangement of expected that actual is; None of what no kernel compares."""
+    """Return the rearrangement of expected that equals actual; None without kernels."""
     if pair.dtypes is None:
         return None
     close = partial(backend.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
@@ -180,7 +185,7 @@ def _arrangement(backend: Any, pair: ArrayPair, rule: Criteria) -> str | None:
 
 
 def _notes_on_objects(differences: Mapping[int, Difference]) -> list[str]:
-    """Say which objects have no distance, so that their own == made the verdict."""
+    """Return notes on objects without a distance, which were compared by their ``==``."""
     both = [(x.actual, x.expected) for x in differences.values()]
     kinds_with_distance = Number, str, bytes, np.generic, type(None), date, time, timedelta
     kinds = {type(x) for pair in both for x in pair if not isinstance(x, kinds_with_distance)}
@@ -192,16 +197,16 @@ def _notes_on_objects(differences: Mapping[int, Difference]) -> list[str]:
 
 
 def _is_identity(kind: Any) -> bool:
-    """Return True if two objects of a class are equal only if they are one."""
+    """Return True if ``==`` of a class is object identity."""
     return kind.__eq__ is object.__eq__
 
 
 def _require_steps(pair: ArrayPair, rule: Criteria, path: str) -> None:
-    """Refuse to judge by steps what has distances, but no kernel that counts it in steps."""
+    """Raise TypeError if `max_ulp` is passed for numbers whose distance in ULP is not defined."""
     if rule.max_ulp is None or pair.dtypes is not None:
         return
     arrays = pair.a, pair.b
-    if not all(map(has_distances, arrays)):  # as text, which is equal or not
+    if not all(map(has_distances, arrays)):  # text is equal or unequal
         return
     name, x = next((name, x) for name, x in zip(_NAMES, arrays, strict=True) if not _is_counted(x))
     of_type = "" if type(x) is np.ndarray else f", a {type(x).__name__}"
@@ -216,7 +221,7 @@ def _is_counted(x: NDArray) -> bool:
 def _report_without_elements(
     leaf: Leaf, a: Any, b: Any, rule: Criteria, problems: list[str], unit: Unit | str | None = None
 ) -> Comparison:
-    """Return what is known of two arrays before their elements are looked at."""
+    """Return a report of shapes, dtypes and labels, without the elements."""
     suffix = f"[{unit}]" if unit is not None and str(unit) else ""  # as in timedelta64[s]
     texts = [
         f"{value_dtype(x.dtype)}{suffix}" if x.dtype.kind not in "mM" else str(x.dtype)
@@ -240,7 +245,7 @@ def _measured(
 
 
 class _ArrayInfo(NamedTuple):
-    """What is known of an array that is not in memory."""
+    """The shape and dtype of an array that is not in memory."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -268,13 +273,13 @@ def _chunked_passes(leaf: Leaf, chunked: ChunkedPair, options: CheckedOptions) -
 
 def _block_passes(rule: Criteria, actual: Any, expected: Any) -> bool:
     pair = elementwise.as_pair(actual, expected, _NAMES)
-    if pair.dtypes is None:  # of a dtype that has a kernel: blocks may be masked
+    if pair.dtypes is None:  # the dtype has a kernel, but the block is masked
         return not tally_pair(pair, rule)["mismatches"]
     return elementwise.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
 
 
 def _compare_chunked(leaf: Leaf, chunked: ChunkedPair, options: CheckedOptions) -> Comparison:
-    """Compare what is not in memory block by block."""
+    """Return the report of two arrays that are not in memory, compared block by block."""
     a, b = _array_infos(chunked)
     unit = unit_of_chunks(leaf.actual, leaf.expected)
     rule = options.criteria_for(a.dtype, b.dtype, unit)
@@ -291,7 +296,7 @@ def _compare_chunked(leaf: Leaf, chunked: ChunkedPair, options: CheckedOptions) 
     merged, uneven = None, False
     try:
         merged = chunked.reduced(partial(_compare_block, rule, shape), merged)
-    except UnevenError:  # of which the shapes tell
+    except UnevenError:  # the report lists the shapes as a problem
         uneven = True
     a, b = _array_infos(chunked)
     report = _report_without_elements(leaf, a, b, rule, _problems(leaf, a, b, options), unit)
@@ -310,7 +315,10 @@ def _compare_block(
     actual: Any,
     expected: Any,
 ) -> Comparison:
-    """Compare two blocks, as a part of a whole that may grow along axis 0 if it has no shape."""
+    """Return the report of two blocks at `corner` of an array of some shape.
+
+    A shape of None is that of an array whose last block this is so far, along axis 0.
+    """
     pair = elementwise.as_pair(actual, expected, _NAMES)
     for name, x in zip(_NAMES, pair[:2], strict=True):
         if fields := record_names(x.dtype):
@@ -328,7 +336,7 @@ def _compare_block(
 
 
 def _problems(leaf: Leaf, a: Any, b: Any, options: CheckedOptions) -> list[str]:
-    """List what is wrong with two arrays before their elements are looked at."""
+    """Return the problems of the shapes and dtypes of two arrays."""
     problems = []
     if a.shape != b.shape:
         try:
@@ -350,18 +358,18 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: CheckedOptions) -> list[str]:
 
 
 def _native(dtype: DType) -> DType:
-    """Return the dtype of the values in the machine's byte order, if it has one."""
+    """Return the dtype of the values in native byte order."""
     dtype = value_dtype(dtype)
     return dtype.newbyteorder("=") if dtype.byteorder in "<>" else dtype
 
 
 def _without_length(dtype: DType) -> DType:
-    """Return the dtype of text of any length, which says how long the longest is, and others."""
+    """Return a dtype without the length of strings."""
     return np.dtype(dtype.kind) if dtype.kind in "SU" else dtype
 
 
 def _has_dtype(x: Any) -> bool:
-    """Tell whether x has a dtype of its own: Python's numbers and lists take what they meet."""
+    """Return True if x has a dtype; Python numbers and lists take that of the other array."""
     typed = isinstance(x, np.ndarray | np.generic | Iterator) or library_of(x) is not None
     return (
         typed or is_frame(x) or attribute(x, "dtype") is not None or is_column(x) or on_device(x=x)
@@ -369,7 +377,7 @@ def _has_dtype(x: Any) -> bool:
 
 
 def _difference(pair: ArrayPair, rule: Criteria, index: tuple[Any, ...]) -> Difference:
-    """Measure a pair of arrays of one element."""
+    """Return the Difference of two arrays of one element."""
     a, b = pair.a, pair.b
     tally = tally_pair(pair, rule)
     values = _value(a), _value(b)
@@ -377,7 +385,7 @@ def _difference(pair: ArrayPair, rule: Criteria, index: tuple[Any, ...]) -> Diff
     relative = float(tally["relative"])
     excess = float(tally["excess"])
     ulp: int | None = None
-    if np.isnan(tally["reference_squares"]).any():  # of dates, which have no size
+    if np.isnan(tally["reference_squares"]).any():  # dates have no magnitude
         relative = math.nan
     if not tally["finite"]:
         absolute = relative = excess = math.nan

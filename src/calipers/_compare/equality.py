@@ -1,4 +1,4 @@
-"""array_equal, allfinite and first_nonfinite."""
+"""The functions array_equal, allfinite and first_nonfinite."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT
     refuse_foreign(b, "a2")
     a, b = (x if library_of(x) is None else as_array(x) for x in (a, b))
     try:
-        # No number is weak here: NumPy makes arrays of both first, and lists of unlike lengths
-        # are equal to nothing.
+        # As in NumPy, both become arrays, so that no number is weak, and a ragged list is unequal
+        # to everything.
         a, b = np.asarray(as_elements(a, "a1")), np.asarray(as_elements(b, "a2"))
     except ValueError:
         return False
@@ -237,7 +237,7 @@ def first_nonfinite(
     if dtype is None:
         require_numbers(a=a)
         if is_integers(x):
-            x = x != x  # NaN where one is missing
+            x = x != x  # a missing integer is NaN
             return _index(int(x.argmax()) if x.any() else -1, x.shape)
         try:
             finite = np.isfinite(x)

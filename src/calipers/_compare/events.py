@@ -1,10 +1,10 @@
-"""Who wants to know of calls that answer no: pytest's plugin, which then tells why."""
+"""Listeners for comparisons that return False, such as the pytest plugin."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# A listener is told the arrays, and the options under which `compare` finds the same.
+# A listener is called with both arrays, and with the options for `compare` that give this verdict.
 Listener = Callable[[Any, Any, dict[str, Any]], None]
 
 _listeners: list[Listener] = []
@@ -12,7 +12,7 @@ _listeners: list[Listener] = []
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell a listener of every refusal meanwhile, of all threads."""
+    """Call a listener for each mismatch inside a ``with`` block, in all threads."""
     _listeners.append(listener)
     try:
         yield
@@ -21,11 +21,11 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def has_listeners() -> bool:
-    """Tell whether somebody wants to know."""
+    """Return True if there are listeners."""
     return bool(_listeners)
 
 
 def notify_mismatch(a: Any, b: Any, **options: Any) -> None:
-    """Tell those who listen that two arrays do not agree under these options."""
+    """Call all listeners with two arrays that do not agree under these options."""
     for listener in tuple(_listeners):
         listener(a, b, options)

@@ -1,4 +1,4 @@
-"""Walking two nested containers side by side, down to what is compared as arrays."""
+"""Traverse two nested containers in parallel, and yield the pairs of arrays in them."""
 
 import sys
 from array import array
@@ -20,14 +20,15 @@ from ..interop.times import as_dtype_of_times
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 _H5PY, _ZARR = H5py(), Zarr()
-# Sequences that are text, or arrays of numbers.
+# Sequences that are compared as a whole: text and arrays of numbers.
 _LEAF_SEQUENCES = (str, bytes, bytearray, memoryview, range, array, UserString)
-_MAX_DEPTH = 200  # levels of nesting that are walked, far fewer than Python's limit on recursion
+# Levels of nesting at most: the traversal is recursive, and Python allows about 1000 calls.
+_MAX_DEPTH = 200
 _NUMBERS = frozenset({bool, int, float, complex})
 
 
 class Leaf(NamedTuple):
-    """Two array-likes, or a difference in structure that keeps what is below from comparison."""
+    """A pair of array-likes, or a difference of structure (`problem`) that prevents comparison."""
 
     path: str
     actual: Any
@@ -36,7 +37,7 @@ class Leaf(NamedTuple):
 
 
 def is_container(x: Any) -> bool:
-    """Return True if the parts of x are compared one by one; a list of numbers is an array."""
+    """Return True if x is a container of arrays; a list of numbers is an array."""
     if type(x) in (list, tuple):
         return not _is_numeric(x)
     if type(x) is np.ndarray:
@@ -50,17 +51,17 @@ def is_container(x: Any) -> bool:
 
 
 def has_fields(x: Any) -> bool:
-    """Return True if the parts of x have names: of a mapping, a frame, or an array of records."""
+    """Return True if x is a mapping, a frame or a structured array."""
     return isinstance(x, Mapping) or is_frame(x) or bool(field_names(x))
 
 
 def have_named_parts(a: Any, b: Any) -> bool:
-    """Return True if both are frames, or arrays of records."""
+    """Return True if both are frames or structured arrays."""
     return all(is_frame(x) or bool(field_names(x)) for x in (a, b))
 
 
 def are_nested(a: Any, b: Any) -> bool:
-    """Return True if two objects are compared part by part: a list and an array are two arrays."""
+    """Return True if two objects are compared item by item; a list and an array are two arrays."""
     if _are_leaves(a, b):
         return False
     return _list_as_array(a, b) is None and _list_as_array(b, a) is None
@@ -75,7 +76,7 @@ def _are_leaves(a: Any, b: Any) -> bool:
 
 
 def _list_as_array(items: Any, other: Any) -> Any:
-    """Return what a list, as of text, dates or None, is compared as with an array; else None."""
+    """Return a list as an array-like if it is compared with an array as a whole, else None."""
     is_list = isinstance(items, (list, tuple)) and not _is_namedtuple(items)
     if not is_list or is_container(other) or not hasattr(type(other), "__array__"):
         return None
@@ -102,7 +103,7 @@ def leaves(actual: Any, expected: Any) -> Iterator[Leaf]:
 
 
 def require_depth(path: str, depth: int) -> None:
-    """Refuse what is nested deeper than Python calls functions."""
+    """Raise ValueError if a container is nested too deep for a recursive traversal."""
     if depth > _MAX_DEPTH:
         msg = (
             f"actual is nested more than {_MAX_DEPTH} deep, at {path[:40]}...: compare a part of it"
@@ -111,7 +112,7 @@ def require_depth(path: str, depth: int) -> None:
 
 
 def _unwrapped(x: Any) -> Any:
-    """Return groups of files as mappings and all sequences as lists; anything else as it is."""
+    """Convert groups of files to dicts and sequences to lists; return other objects unchanged."""
     if isinstance(x, (list, tuple, dict, np.ndarray, np.generic)):
         return x
     if _ZARR.is_group(x):
@@ -120,7 +121,7 @@ def _unwrapped(x: Any) -> Any:
     if netcdf is not None and isinstance(x, netcdf.Dataset):
         return dict(x.variables) | dict(x.groups)
     if _H5PY.owns(x) and x and x.shape is None:
-        return x[()]  # an Empty, which is compared by ==
+        return x[()]  # an h5py.Empty, compared by ==
     if isinstance(x, Sequence) and not (isinstance(x, _LEAF_SEQUENCES) or _is_array(x)):
         return list(x)
     return to_list(x) if is_column(x) and is_nested(x) else x
@@ -167,7 +168,10 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
 
 
 def _type_problem(actual: Any, expected: Any) -> str | None:
-    """Tell of the one side that is None or a function, as where a return or a call is left out."""
+    """Return a problem if only one object is None or a function, else None.
+
+    This is a missing return statement or a missing call.
+    """
     if type(actual) is type(expected):
         return None
     both = (("actual", actual), ("expected", expected))
@@ -183,7 +187,7 @@ def _type_problem(actual: Any, expected: Any) -> str | None:
 
 
 def _items(x: Any) -> dict[Any, tuple[str, Any]]:
-    """Return the parts of a container by their keys, with the expressions that reach them."""
+    """Return the items of a container by key, each with the suffix that selects it in code."""
     if isinstance(x, Mapping) or field_names(x):
         parts = x if isinstance(x, Mapping) else fields_of(x)
         return {key: (f"[{key!r}]", value) for key, value in parts.items()}
@@ -199,7 +203,7 @@ _SEQUENCE = "a sequence"
 
 
 def _kind(x: Any) -> str:
-    """Name what two containers have to have in common."""
+    """Return the kind of a container; two containers of one kind are compared item by item."""
     if has_fields(x):
         return "a mapping"
     if _attribute_names(x) is not None:
@@ -208,18 +212,18 @@ def _kind(x: Any) -> str:
 
 
 def _described(x: Any) -> str:
-    """Write what an object is where two are of different kinds."""
+    """Return the description of an object in the message for different kinds."""
     if is_frame(x):
         return f"a {type(x).__name__}"
     return "an array of records" if field_names(x) else _kind(x)
 
 
 def _attribute_names(x: Any) -> Sequence[str] | None:
-    """Return the attributes that make up an object and that its == compares; None if unknown."""
+    """Return the names of the attributes that ``==`` of an object compares; None if unknown."""
     if _is_namedtuple(x):
         names: Sequence[str] = x._fields
         return names
-    if isinstance(x, type) or _is_array(x):  # as arrays of zarr, which are dataclasses
+    if isinstance(x, type) or _is_array(x):  # arrays of zarr are dataclasses
         return None
     if is_dataclass(x):
         return [field.name for field in fields(x) if field.compare]
@@ -237,17 +241,17 @@ def _is_namedtuple(x: Any) -> bool:
 
 
 def _is_numeric(x: Any, axes: int = 64) -> bool:
-    # No array has more axes, so that a list which is nested deeper, or holds itself, is none.
+    # An array has at most 64 axes. The limit also ends the recursion for a list in itself.
     if isinstance(x, list | tuple):
         if axes == 0 or _is_namedtuple(x):
             return False
-        if _NUMBERS.issuperset(map(type, x)):  # as it mostly is, and soon known
+        if _NUMBERS.issuperset(map(type, x)):  # the common case
             return True
         return all(_is_numeric(y, axes - 1) for y in x) and _is_regular(x)
     return isinstance(x, int | float | complex | np.number | np.bool)
 
 
 def _is_regular(x: Any) -> bool:
-    """Tell whether all items of a sequence have the same shape."""
+    """Return True if all items of a sequence have the same length."""
     lengths = {len(item) if isinstance(item, list | tuple) else -1 for item in x}
     return len(lengths) < 2

@@ -1,4 +1,4 @@
-"""allclose and isclose inside @njit functions: the same rule, found through Numba's entry point."""
+"""Overloads of allclose and isclose for @njit functions, registered by Numba's entry point."""
 
 import math
 
@@ -17,7 +17,7 @@ from .closeness import isclose as isclose
 
 
 def register() -> None:
-    """Do nothing: importing this module is what makes the functions known to Numba."""
+    """Do nothing: importing this module registers the overloads."""
 
 
 _ELEMENTS = (types.Boolean, types.Integer, types.Float, types.Complex)
@@ -50,7 +50,7 @@ def _allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
     if isinstance(a, types.Array) and a.layout == "C" and a == b:
 
         def contiguous(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
-            # The quick tests of blocks are a CPU's: a GPU's compiler would round them otherwise.
+            # The fast tests of blocks are for CPUs: GPU compilers contract them to FMA.
             if a.shape == b.shape and not runs_on_gpu():
                 x, y = vector_of(a), vector_of(b)
                 return first_apart(x, y, float(rtol), float(atol), equal_nan) < 0
@@ -105,9 +105,9 @@ def _each_close(a, b, rtol, atol, equal_nan):
 
 
 def weak(x, other):
-    """Return x; but a scalar beside an array of binary32 is rounded to it first.
+    """Return x; a scalar that is compared with a float32 array is rounded to float32 first.
 
-    Compiled code cannot tell a Python number from a NumPy scalar of 64 bits: it is taken for the
+    Compiled code cannot distinguish a Python number from a NumPy scalar of 64 bits. It assumes the
     former, whose dtype is weak (NEP 50).
     """
 

@@ -1,4 +1,4 @@
-"""Where mismatches lie, and whether one array holds the other's elements in other places."""
+"""Patterns of mismatches: the region that they fill, transposes, shifts and permutations."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +11,8 @@ from .._core.protocols import NDArray
 from .._kernels.accumulators import HIGHEST, LENGTH, LOWEST, STEP
 from .statistics import PairStatistics
 
-# Elements of arrays that are searched or sorted: either takes a copy of each.
+# Arrays of more elements are neither searched nor sorted: either takes a copy of the array (32 MiB
+# of float64).
 _MAX_SEARCHED = 1 << 22
 _NAMES = {1: ("element",), 2: ("row", "column"), 3: ("plane", "row", "column")}
 
@@ -51,12 +52,12 @@ def region(tally: PairStatistics, *, with_share: bool = True) -> str:
 
 
 def _touched(tally: PairStatistics, axis: int) -> range | NDArray:
-    """Return the indices of an axis that have mismatches; if not counted, those that may."""
+    """Return the indices of an axis with mismatches; a range around them if not counted."""
     counts = tally.axis_counts(axis)
     low, high, step = (int(tally.axes[axis, column]) for column in (LOWEST, HIGHEST, STEP))
     evenly: range | NDArray = range(low, high + 1, max(step, 1))
     if step > 1 and low + step == high:
-        evenly = np.array([low, high])  # two indices are no pattern
+        evenly = np.array([low, high])  # two indices do not make a stride
     if counts is None:
         return evenly
     indices = np.flatnonzero(counts)
@@ -64,7 +65,7 @@ def _touched(tally: PairStatistics, axis: int) -> range | NDArray:
 
 
 def _form(partial: list[tuple[Any, int]], ndim: int) -> str:
-    """Name what is completely filled."""
+    """Return the name of a region in which all elements differ, or "" if it has none."""
     if not all(isinstance(indices, range) for indices, _ in partial):
         if ndim == 1:
             return ""
@@ -80,7 +81,7 @@ def _form(partial: list[tuple[Any, int]], ndim: int) -> str:
 
 
 def _indices(name: str, indices: range | NDArray, length: int) -> str:
-    one, of, axis = name.partition(" of ")  # of more than three axes, which have no names
+    one, of, axis = name.partition(" of ")  # of more than three axes: "index of axis 3"
     several = "indices" if one == "index" else f"{one}s"
     if len(indices) == 1:
         return f"{one} {indices[0]}{of}{axis}"
@@ -96,7 +97,7 @@ def _indices(name: str, indices: range | NDArray, length: int) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Write a percentage that is 0 only for none and 100 only for all."""
+    """Format a percentage that is 0 only for none and 100 only for all."""
     if part in (0, whole):
         return "100 %" if part else "0 %"
     value = 100 * part / whole
@@ -109,15 +110,16 @@ def percent(part: int, whole: int) -> str:
 @np.errstate(all="ignore")  # a signalling NaN of bfloat16 raises one
 def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
     """
-    Return the rearrangement of `b` that `a` is, as text; None if none is recognised.
+    Return the text of a rearrangement of `b` that equals `a`; None if none is recognised.
 
-    Arrays on a device have no `each`: they are viewed and sliced as NumPy's are, but not searched.
+    `close` compares two arrays, and `each` their elements. It is None on a device, where arrays are
+    viewed and sliced but not searched.
     """
     if a.shape != b.shape:
         if all(close(b[_cut(k, 1, None)], b[_cut(k, None, -1)]) for k in range(b.ndim)):
-            return None  # elements that are all the same say nothing of their order
+            return None  # constant arrays equal all their rearrangements
         return next((text for text, x, y in _reshaped(a, b) if close(x, y)), None)
-    # Where all that differs is NaN at the same places, they agree as they lie.
+    # `close` takes NaN as equal: arrays that differ only in NaN are not rearranged.
     if close(a, b):
         return None
     index = () if each is None else _largest(a)
@@ -146,13 +148,13 @@ def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
 
 
 def restored(text: str, actual: str, expected: str) -> tuple[str, str] | None:
-    """Return code that brings two arrays into one order, if the text of a rearrangement has any."""
+    """Return expressions that align two arrays, from the text of their rearrangement, or None."""
     equation = text.partition(": ")[2]
     if " == " not in equation:
         return None
     left, right = equation.split(" == ")
     offset = re.search(r"i([+-]\d+)\]", right)
-    if offset is not None:  # actual[i] and expected[i-k], where both are inside
+    if offset is not None:  # actual[i] and expected[i-k], where both exist
         k = -int(offset[1])
         slices = (f"{k}:]", f":{-k}]") if k > 0 else (f":{k}]", f"{-k}:]")
         left, right = left.replace("i]", slices[0]), right.replace(offset[0], slices[1])
@@ -160,7 +162,7 @@ def restored(text: str, actual: str, expected: str) -> tuple[str, str] | None:
 
 
 def _reshaped(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield arrays of one shape, if the axes of `b` or only its shape may be other than of `a`."""
+    """Yield pairs of equal shape from arrays of different shapes, by transposes and reshape."""
     if a.ndim == b.ndim:
         for text, turned in _transposes(a, b):
             yield text, a, turned
@@ -169,7 +171,7 @@ def _reshaped(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _transposes(a: Any, b: Any) -> Iterator[tuple[str, Any]]:
-    """Yield `b` with its axes in each other order that gives the shape of `a`."""
+    """Yield all transposes of `b` that have the shape of `a`, with a text for each."""
     axes = tuple(range(b.ndim))
     orders: list[tuple[int, ...]] = []
     for i, j in reversed(list(combinations(axes, 2))):
@@ -211,14 +213,14 @@ def _rearrangements(
 
 
 def _is_viewed(x: Any) -> bool:
-    """Return True if another shape of x is a view, or a copy that is not too large."""
+    """Return True if reshaping x is a view, or a copy that is not too large."""
     if isinstance(x, np.ndarray):
         return bool(x.flags.c_contiguous) or x.size <= _MAX_SEARCHED
     return bool(x.is_c_contiguous())
 
 
 def _largest(a: NDArray) -> _Index:
-    """Return the index of the largest element, in size: of few others the size is the same."""
+    """Return the index of the largest element in magnitude, which few others equal."""
     rows = max(1, _MAX_SEARCHED * len(a) // a.size)
     start = max(0, len(a) - rows) // 2
     part = a[start : start + rows]
@@ -229,14 +231,15 @@ def _largest(a: NDArray) -> _Index:
 
 
 def _repeated(a: NDArray, index: _Index, like: NDArray) -> NDArray:
-    """Return one element of `a` as an array of the shape of another."""
+    """Return one element of `a`, broadcast to the shape of another array."""
     return np.broadcast_to(a[index], like.shape)
 
 
 def _offsets(a: Any, b: Any, axis: int, index: _Index, each: Each | None) -> list[int]:
-    """Return by how many indices `b` may be shifted to give `a`, the fewest first.
+    """Return the offsets by which `b` may be shifted along an axis to give `a`, smallest first.
 
-    Those at which the element at one place in `a` agrees with one of `b`; without `each` a few.
+    They are those at which the element at `index` of `a` occurs in `b`. Without `each`, they are
+    one element and half of the axis in both directions.
     """
     n = b.shape[axis]
     if n < 3:
@@ -248,14 +251,14 @@ def _offsets(a: Any, b: Any, axis: int, index: _Index, each: Each | None) -> lis
     indices = start + np.flatnonzero(each(_repeated(a, index, line), line))
     half = (n - 1) // 2
     offsets = {int(index[axis] - j + half) % n - half for j in indices} - {0}
-    # An element that occurs more often says too little.
+    # At most 64 offsets are tried: an element that occurs more often does not locate the shift.
     return sorted(offsets, key=lambda k: (abs(k), -k))[:64]
 
 
 def _rolls(
     a: Any, b: Any, axis: int, offsets: list[int]
 ) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
-    """Yield the parts of arrays that are equal if `a` is rolled along an axis."""
+    """Yield the pairs of slices that are equal if `a` is rolled along an axis."""
     n = b.shape[axis]
     for k in offsets:
         what = "halves swapped" if abs(k) == n // 2 > 1 else f"rolled by {k}{_along(axis, b)}"
@@ -273,14 +276,14 @@ def _shift(a: Any, b: Any, offsets: list[list[int]], close: Close) -> str | None
             text = f"shifted by {k}{_along(axis, b)}: {equal}"
             late, early = _cut(axis, abs(k), None), _cut(axis, None, -abs(k))
             now, then = (late, early) if k > 0 else (early, late)
-            # Where the two agree as they lie, a shift explains nothing.
+            # A shift explains nothing if the slices also agree without it.
             if close(a[now], b[then]) and not close(a[now], b[now]):
                 return text
     return None
 
 
 def _sign_flips(a: NDArray, b: NDArray, close: Close) -> str | None:
-    """Say which rows or columns of `b` have the other sign in `a`, as eigenvectors may have."""
+    """Return a text on rows or columns with flipped signs, as eigenvectors may have, or None."""
     if not (b.dtype.kind in "ifc" or b.dtype.name == "bfloat16") or not close(abs(a), abs(b)):
         return None
     if close(a, -b):
@@ -299,12 +302,12 @@ def _sign_flips(a: NDArray, b: NDArray, close: Close) -> str | None:
 
 
 def _permutation(a: NDArray, b: NDArray, close: Close) -> str | None:
-    """Say that `a` holds the elements of `b` in some order."""
+    """Return a text if `a` is a permutation of the elements of `b`, else None."""
     if a.dtype.kind not in "biuf":
         return None
     first, reference = np.sort(a, axis=None), np.sort(b, axis=None)
-    # Few values, zeros and ones say, agree with their like in any order. So do those that lie
-    # so densely that each agrees with the next, unless they are the very same.
+    # Arrays of at most two values, such as zeros and ones, agree in any order. So do values that
+    # are within the tolerance of their neighbours, unless both arrays have exactly the same values.
     finite = reference[np.isfinite(reference)]
     if np.unique(finite).size > 2 and (
         np.array_equal(first, reference, equal_nan=True)

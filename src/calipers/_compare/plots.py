@@ -1,4 +1,4 @@
-"""Pictures of a comparison."""
+"""The figure of a comparison: a map of errors, and a histogram of differences in ULP."""
 
 import math
 import textwrap
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
     from .report_data import ComparisonData
 
-# Cells of a map or a line along an axis; each shows the largest error of its elements.
+# Cells along an axis of the map or line at most; each shows the largest error of its elements.
 _MAX_CELLS = 512
-_TITLE_WIDTH = 90  # characters in a line of the title
-_HIDDEN = -1.0  # stands for the error of cells of which all elements are masked
-# Equality is the calmest color, and errors above the tolerance are warm.
+# Characters in a line of the title of a figure that is 10 inches wide.
+_TITLE_WIDTH = 90
+# The error that marks cells whose elements are all masked; other errors are not negative.
+_HIDDEN = -1.0
+# Equal elements are light gray, errors within the tolerance blue, and those above it red.
 _EQUAL, _WITHIN, _ABOVE = "#f2f4f6", ("#e3eaf1", "#8fb3d3"), ("#fdc48a", "#8c0d12")
 _WRONG, _NAN, _GRAY = "#c1272d", "#7b3fa0", "#a9adb2"
-# Labels of errors in units of the tolerance, of which the logarithm is drawn.
+# Labels of the colorbar: the base-10 logarithm of error/tolerance, and error/tolerance.
 _POWERS = {-3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10", 2: "100", 3: "1000"}
 
 
@@ -58,7 +60,7 @@ def _draw_elements(axes: Any, report: "ComparisonData") -> None:
             raise ValueError(msg)
     name = "error / tolerance" if report.rule.max_ulp is None else "ULP / max_ulp"
     hidden = np.broadcast_to(np.ma.mask_or(np.ma.getmask(a), np.ma.getmask(b)), a.shape)
-    if hidden.any():  # pairs of zeros are equal, and compared fast
+    if hidden.any():  # masked pairs become pairs of zeros, which are equal
         a, b = (_with_zeros(x, hidden) for x in (a, b))
     shape = a.shape
     rows_and_columns = (-1, shape[-1]) if a.ndim > 1 else (1, -1)
@@ -81,7 +83,7 @@ def _with_zeros(x: NDArray, hidden: NDArray) -> NDArray:
 
 
 def _label_planes(axes: Any, shape: tuple[int, ...]) -> None:
-    """Write indices of all axes but the last where rows follow each other plane by plane."""
+    """Label the rows of a flattened array by their indices along all axes but the last."""
     from matplotlib.ticker import FuncFormatter
 
     first = shape[:-1]
@@ -99,7 +101,7 @@ def _label_planes(axes: Any, shape: tuple[int, ...]) -> None:
 def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
     finite = np.isfinite(cells) & (cells >= 0)
     top = 10 * np.max(cells, where=finite, initial=1.0)
-    # An error above a tolerance of 0 is infinitely many tolerances.
+    # With a tolerance of 0, error/tolerance is infinite.
     shown = np.where(finite, cells, np.where(cells == _HIDDEN, 0.0, top))
     kinds = {
         "within tolerance": (finite & (cells <= 1), ".", "0.45"),
@@ -122,12 +124,12 @@ def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
 def _draw_map(axes: Any, cells: NDArray, rows: NDArray, columns: NDArray, name: str) -> None:
     from matplotlib.colors import ListedColormap
 
-    # Errors of 0 have a color below the bar.
+    # -4 is below the range of the colorbar, whose color for that is the one of equal elements.
     levels = np.where(cells > 0, np.log10(np.clip(cells, 1e-3, 1e3)), -4.0)
     levels[np.isnan(cells)] = np.nan
     shades = ListedColormap([*_between(_WITHIN), *_between(_ABOVE)])
     colors = shades.with_extremes(under=_EQUAL, over=_ABOVE[1], bad=_NAN)
-    # Indices are in the middle of cells.
+    # An index is the middle of its cell.
     edges = columns - 0.5, rows - 0.5
     mesh = axes.pcolormesh(*edges, levels, vmin=-3, vmax=3, cmap=colors, rasterized=True)
     _draw_legend(axes, edges, cells)
@@ -139,7 +141,7 @@ def _draw_map(axes: Any, cells: NDArray, rows: NDArray, columns: NDArray, name: 
 
 
 def _draw_legend(axes: Any, edges: tuple[NDArray, NDArray], cells: NDArray) -> None:
-    """Name the colors that the bar does not have, and draw masked cells."""
+    """Draw masked cells, and the legend of colors that are not in the colorbar."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -163,7 +165,7 @@ def _draw_legend(axes: Any, edges: tuple[NDArray, NDArray], cells: NDArray) -> N
 
 
 def _between(colors: tuple[str, str]) -> NDArray:
-    """Return shades from one color to another."""
+    """Return 64 colors from one to another, linear in RGB."""
     from matplotlib.colors import to_rgb
 
     first, last = map(to_rgb, colors)
@@ -177,7 +179,7 @@ def _edges(n: int) -> NDArray:
 def _largest_excess(
     pair: ArrayPair, hidden: NDArray, rule: Criteria, rows: Iterable[int], columns: Iterable[int]
 ) -> NDArray:
-    """Divide a table into cells, and return the largest excess in each."""
+    """Return the largest excess in each cell of a table."""
     edges = list(pairwise(columns))
     return np.array(
         [

@@ -1,4 +1,4 @@
-"""The data of a comparison, from which its text and plot are made."""
+"""The data of a comparison, which its text and plot are made from."""
 
 import math
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class ComparisonData:
-    """The fields of a `Comparison`, which documents them, and what follows from them."""
+    """The fields of a `Comparison`, which documents them, and the properties computed from them."""
 
     path: str
     actual_shape: tuple[int, ...]
@@ -85,7 +85,7 @@ class ComparisonData:
         if self.problems:
             return False
         few = self.mismatches <= self.rule.max_mismatches
-        # A product with the size would round: 0.29 of 100 is less than 29.
+        # The quotient rounds correctly; the product 0.29*100 is less than 29.
         return few or self.mismatch_ratio <= self.rule.max_mismatch_ratio
 
     def _count(self, name: str) -> int:

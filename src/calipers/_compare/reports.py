@@ -155,7 +155,7 @@ class Comparison(ComparisonData, Report):
 
 
 def embedded(part: Comparison, shape: tuple[int, ...], corner: tuple[int, ...]) -> Comparison:
-    """Return a comparison as that of the part that begins at `corner` of a whole of some shape."""
+    """Return a comparison of a block, with indices in the whole array of the given shape."""
     assert part.tally is not None
     positions = np.array(list(part.differences), np.int64)
     shifted = shifted_positions(positions, part.tally.shape, corner or (0,), shape or (1,))
@@ -178,7 +178,7 @@ def embedded(part: Comparison, shape: tuple[int, ...], corner: tuple[int, ...]) 
 
 
 def merged(left: Comparison, right: Comparison) -> Comparison:
-    """Return the comparison of two parts, each in its place in a whole of which both may grow."""
+    """Merge the comparisons of two blocks of one array, which has the larger of both shapes."""
     shape = tuple(map(max, left.actual_shape, right.actual_shape))
     origin = (0,) * len(shape)
     left, right = (

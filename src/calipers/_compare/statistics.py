@@ -1,4 +1,7 @@
-"""The findings of one pass over a pair of arrays, and how those of two parts make one."""
+"""Statistics of the differences of two arrays, computed in one pass, and their merge.
+
+`tally_pair` computes them, by kernels or by NumPy. `merge` combines the statistics of two parts.
+"""
 
 import math
 from dataclasses import dataclass
@@ -44,7 +47,7 @@ from .._kernels.comparison import TALLIES, room_of
 from .._kernels.scalar.reductions import SCALES, precedes, scale_of, two_sum, united_range
 from ..interop.times import Distances, distances, within
 
-# Mismatches are counted for each index of an axis that is not longer than this.
+# Mismatches are counted for each index of an axis of at most this length: 128 KiB of counters.
 _MAX_COUNTED_LENGTH = 1 << 14
 
 
@@ -85,7 +88,7 @@ class Criteria:
 
 @dataclass(frozen=True, eq=False)
 class PairStatistics:
-    """Counts, extremes, sums and places; positions count elements in C order of the whole."""
+    """Counts, extremes, sums and positions (in C order) of the differences of two arrays."""
 
     record: NDArray  # of dtype RECORD, one element
     axes: NDArray
@@ -108,7 +111,7 @@ class PairStatistics:
 
     @classmethod
     def after(cls, shape: tuple[int, ...], earlier: "PairStatistics | None") -> "PairStatistics":
-        """Return an empty tally that takes note only of what exceeds all found earlier."""
+        """Return empty statistics that record only extremes above those of an earlier block."""
         tally = cls.empty(shape)
         if earlier is not None:
             for name in (*MEASURES, *PASSING):
@@ -119,7 +122,7 @@ class PairStatistics:
         return self.record[name][0]
 
     def __eq__(self, other: object) -> bool:
-        """Compare all but the sums of squares, which are rounded, and what led to the rest."""
+        """Return True if all are equal except the sums of squares, which depend on the order."""
         if not isinstance(other, PairStatistics):
             return NotImplemented
         names = [name for name in RECORD.names or () if name not in SQUARES]
@@ -133,7 +136,7 @@ class PairStatistics:
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def named_positions(self) -> list[int]:
-        """Return the positions of all pairs that are named: the first mismatches, the farthest."""
+        """Return the positions of the pairs in the report: first mismatches and largest errors."""
         farthest = [self[name] for name in POSITIONS]
         return sorted({int(i) for i in (*self["first"], *farthest) if i >= 0})
 
@@ -148,7 +151,7 @@ class PairStatistics:
         return tuple(self.axes[:, LENGTH].tolist())
 
     def placed(self, shape: tuple[int, ...], corner: tuple[int, ...]) -> "PairStatistics":
-        """Return the tally of the part that begins at `corner` of a whole of some shape."""
+        """Return the statistics of a block, with positions in the whole array."""
         whole = PairStatistics.empty(shape)
         whole.record[:] = self.record
         for name in ("first", *POSITIONS):
@@ -179,7 +182,7 @@ class PairStatistics:
         return _root(squares, reference) if reference or not squares else math.inf
 
     def _sum(self, name: str) -> Fraction | float:
-        """Return a sum of squares; of what is too large for binary64, infinity."""
+        """Return a sum of squares, infinite if a term overflows binary64."""
         if not np.isfinite(self[name]).all():
             return math.inf
         total = Fraction(0)
@@ -210,9 +213,9 @@ def _root(numerator: Fraction | float, denominator: Fraction | float) -> float:
 def shifted_positions(
     positions: NDArray, part: tuple[int, ...], corner: tuple[int, ...], whole: tuple[int, ...]
 ) -> NDArray:
-    """Return the positions in C order of a whole that some have in a part that begins at `corner`.
+    """Convert positions in a block to positions in the whole array, both in C order.
 
-    They rise as those in the part do: of equals, the first stays the first.
+    The order is preserved, so that the first of equal extremes stays the first.
     """
     indices = np.unravel_index(positions, part)
     shifted = tuple(i + start for i, start in zip(indices, corner, strict=True))
@@ -220,7 +223,7 @@ def shifted_positions(
 
 
 def merge(left: PairStatistics, right: PairStatistics) -> PairStatistics:
-    """Unite the tallies of two parts of one whole. Associative, but for the rounding of sums."""
+    """Merge the statistics of two parts of an array; associative except for rounding of sums."""
     total = PairStatistics(left.record.copy(), left.axes.copy(), left.counts + right.counts)
     record, x, y = total.record[0], left.record[0], right.record[0]
     for name in (*COUNTED, "histogram"):
@@ -244,7 +247,7 @@ def merge(left: PairStatistics, right: PairStatistics) -> PairStatistics:
 
 
 def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
-    """Pass once over two arrays of one shape."""
+    """Return the statistics of two arrays of one shape, in one pass."""
     if pair.dtypes is None:
         return _tally_by_numpy(pair, rule)
     arrays = broadcast_arrays(pair.a, pair.b, subok=False)
@@ -261,24 +264,24 @@ def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
 
 
 def kernel_arguments(pair: ArrayPair, rule: Criteria) -> tuple[float, float, int, bool, int, float]:
-    """Return what kernels have to know of a rule, and of the format of a pair."""
+    """Return the arguments of kernels that depend on the criteria and the dtypes."""
     max_ulp = -1 if rule.max_ulp is None else rule.max_ulp
     return rule.rtol, rule.atol, max_ulp, rule.equal_nan, *_ulp_format(pair.a.dtype, pair.b.dtype)
 
 
 def _tally_by_numpy(pair: ArrayPair, rule: Criteria) -> PairStatistics:
-    """Let NumPy find what it can of dtypes without a kernel: longdouble, objects, strings."""
+    """Compute statistics by NumPy for dtypes without kernels: longdouble, objects, strings."""
     a, b = broadcast_arrays(pair.a, pair.b, subok=True)
     times = distances(a, b)
-    if "O" in (a.dtype.kind, b.dtype.kind):  # beside which numbers are Python's, and exact
+    if "O" in (a.dtype.kind, b.dtype.kind):  # objects are compared exactly with Python numbers
         a, b = map(_as_pythons, (a, b))
     tally = PairStatistics.empty(a.shape)
     record = tally.record[0]
     record["size"] = a.size
-    record["passing_rtol"] = record["passing_atol"] = np.nan  # not looked for
+    record["passing_rtol"] = record["passing_atol"] = np.nan  # not computed
     with np.errstate(all="ignore"):
         masked_a, masked_b = _masked(a), _masked(b)
-        masked = masked_a | masked_b  # such a pair is not compared: it is in no other count
+        masked = masked_a | masked_b  # masked pairs are not compared, and in no other count
         nan_a, nan_b = _nan(a) & ~masked, _nan(b) & ~masked
         infinite = (_infinite(a) | _infinite(b)) & ~masked
         usual = ~(nan_a | nan_b | infinite | masked)
@@ -289,11 +292,12 @@ def _tally_by_numpy(pair: ArrayPair, rule: Criteria) -> PairStatistics:
         else:
             exact = np.zeros(a.shape, bool)
             usual = usual & times.valid
-            lengths = np.nan if times.size is None else _as_longdouble(times.size)  # as of dates
+            # Dates have no magnitude.
+            lengths = np.nan if times.size is None else _as_longdouble(times.size)
             d, size = (np.where(usual, x, 0) for x in (_as_longdouble(times.distance), lengths))
-        # Not 0*inf; an atol that is a fraction is rounded here, and not in the verdict.
+        # A rtol of 0 avoids 0*inf. Rounding of an exact atol here does not affect the verdict.
         bound = float(rule.atol) + (rule.rtol * size if rule.rtol else 0.0)
-        # Of what is beyond all floats, that it is equal is all that can be told.
+        # Numbers beyond the largest float are close only if they are equal.
         near = usual & (d <= bound) & (d < np.inf)
         excess, relative = (np.where(d > 0, d / unit, 0.0) for unit in (bound, size))
         if np.any(exact):
@@ -302,7 +306,7 @@ def _tally_by_numpy(pair: ArrayPair, rule: Criteria) -> PairStatistics:
             near, d, size, excess, relative = (np.where(exact, x, y) for x, y in pairs)
         if times is None:
             bad = ~(_accepted(a, b, rule, near.astype(bool)) | masked)
-            # A bound of NumPy's that overflows lets an infinity pass.
+            # NumPy accepts an infinity if its bound overflows.
             bad |= infinite & ~(nan_a | nan_b | _equal(a, b))
         else:
             bad = ~(times_close(a, b, times, rule.rtol, rule.atol, rule.equal_nan) | masked)
@@ -337,7 +341,7 @@ def _tally_by_numpy(pair: ArrayPair, rule: Criteria) -> PairStatistics:
 
 
 def _are_exact(a: NDArray, b: NDArray) -> NDArray:
-    """Return where both elements are real numbers, and one is of an exact type of Python's."""
+    """Return where both elements are real, and one is an int, Fraction or Decimal."""
     if not a.dtype.kind == b.dtype.kind == "O":
         return np.zeros(a.shape, bool)
     real = np.frompyfunc(lambda x, y: is_real(x) and is_real(y), 2, 1)
@@ -347,7 +351,7 @@ def _are_exact(a: NDArray, b: NDArray) -> NDArray:
 
 
 def _measured_exactly(a: NDArray, b: NDArray, exact: NDArray, rule: Criteria) -> NDArray:
-    """Return the verdicts on exact numbers, |a - b|, |b|, and the first in units of two bounds."""
+    """Return for exact numbers: whether close, |a - b|, |b|, error/tol and relative error."""
     values = np.zeros((5, *a.shape))
     for index in np.ndindex(a.shape):
         if exact[index]:
@@ -357,7 +361,7 @@ def _measured_exactly(a: NDArray, b: NDArray, exact: NDArray, rule: Criteria) ->
 
 
 def _as_pythons(x: NDArray) -> NDArray:
-    """Return numbers, NumPy's among objects too, as Python's."""
+    """Convert numbers to objects, and NumPy scalars among objects to Python numbers."""
     if x.dtype.kind in "biufc":
         return x.astype(object)
     if x.dtype.kind != "O" or not any(isinstance(item, np.number) for item in x.flat):
@@ -374,8 +378,7 @@ def _accepted(a: NDArray, b: NDArray, rule: Criteria, near: NDArray) -> NDArray:
         return near | each_equal(a, b, rule.equal_nan)
     try:
         return np.ma.filled(np.isclose(a, b, rule.rtol, rule.atol, rule.equal_nan), True)
-    # Of text, and of durations beside numbers.
-    except (TypeError, ArithmeticError):
+    except (TypeError, ArithmeticError):  # text, or a duration and a number
         return np.broadcast_to(near | each_equal(a, b, rule.equal_nan), a.shape)
 
 
@@ -385,12 +388,12 @@ def times_close(
     """Return for each pair of times whether it is close."""
     close = within(times, rtol, atol)
     if "O" in (a.dtype.kind, b.dtype.kind):
-        close |= ~times.valid & _equal(a, b)  # as of dates that have no difference
+        close |= ~times.valid & _equal(a, b)  # dates whose difference is not defined
     return close | (_nan(a) & _nan(b)) if equal_nan else close
 
 
 def each_equal(a: NDArray, b: NDArray, equal_nan: bool) -> NDArray:
-    """Tell for each pair whether it is equal, of any dtypes."""
+    """Return for each pair of any dtypes whether it is equal."""
     equal = _equal(a, b)
     return equal | (_nan(a) & _nan(b)) if equal_nan else equal
 
@@ -398,16 +401,16 @@ def each_equal(a: NDArray, b: NDArray, equal_nan: bool) -> NDArray:
 def _equal(a: NDArray, b: NDArray) -> NDArray:
     try:
         return np.asarray(np.ma.filled(a == b, True), dtype=bool)
-    except TypeError:  # of structures whose fields differ
+    except TypeError:  # structured dtypes with different fields
         return np.zeros(a.shape, dtype=bool)
 
 
 def _nan(x: NDArray) -> NDArray:
-    if x.dtype.kind == "T":  # whose missing text is neither equal nor unequal to itself
+    if x.dtype.kind == "T":  # `!=` of a missing string is neither true nor false
         return np.asarray(np.isnan(x))
     unequal = np.asarray(np.ma.filled(x != x, False), dtype=bool)
     if x.dtype.kind == "O" and unequal.any():
-        # An object of another kind may be unequal to itself, and is no NaN.
+        # Other objects may be unequal to themselves, too.
         unequal &= np.asarray(np.frompyfunc(_may_be_nan, 1, 1)(np.ma.filled(x)), dtype=bool)
     return unequal
 
@@ -417,7 +420,7 @@ def _may_be_nan(x: Any) -> bool:
 
 
 def _masked(x: NDArray) -> NDArray:
-    # A number whose parts have names has a mask for each part, which NumPy's == heeds.
+    # The mask of a structured dtype has a value for each field; NumPy's == handles it.
     return np.ma.getmaskarray(x) if x.dtype.names is None else np.zeros(x.shape, bool)
 
 
@@ -432,12 +435,12 @@ def _infinite(x: NDArray) -> NDArray:
 def _is_infinite(x: Any) -> bool:
     try:
         return bool(abs(x) == math.inf)
-    except (TypeError, ValueError, ArithmeticError):  # of what is no number
+    except (TypeError, ValueError, ArithmeticError):  # not a number
         return False
 
 
 def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Return which pairs have a distance, |a - b| and |b| as floats, 0 where there is none."""
+    """Return where a distance is defined, and |a - b| and |b| as floats, 0 elsewhere."""
     for measurable in (usual, usual & are_numbers(a) & are_numbers(b)):
         x, y = (_without(v, ~measurable) if v.dtype.kind == "O" else v for v in (a, b))
         try:
@@ -445,14 +448,14 @@ def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray
             d, size = (
                 np.where(measurable, _as_longdouble(np.ma.filled(v, 0)), 0) for v in measured
             )
-        except (TypeError, ValueError):  # as of text, and of numbers beside text
+        except (TypeError, ValueError):  # text
             continue
         return measurable, d, size
     return np.zeros(a.shape, dtype=bool), np.zeros(a.shape), np.zeros(a.shape)
 
 
 def are_numbers(x: NDArray) -> NDArray:
-    """Return which elements of objects are numbers; of other arrays all may be."""
+    """Return which elements of an object array are numbers; all of other arrays."""
     if x.dtype.kind != "O":
         return np.ones(x.shape, dtype=bool)
     return np.asarray(np.frompyfunc(_is_number, 1, 1)(np.ma.filled(x)), dtype=bool)
@@ -463,7 +466,7 @@ def _is_number(x: Any) -> bool:
 
 
 def _without(x: NDArray, missing: NDArray) -> NDArray:
-    """Return objects with 0 in some places: an infinity less another may be an error."""
+    """Return a copy of objects with some set to 0, such as infinities, whose difference raises."""
     x = x.copy()
     x[missing] = 0
     return x
@@ -472,12 +475,12 @@ def _without(x: NDArray, missing: NDArray) -> NDArray:
 def _as_longdouble(x: NDArray) -> NDArray:
     try:
         return np.asarray(x, np.longdouble)
-    except (OverflowError, ValueError):  # of integers that no float, or no text, holds
+    except (OverflowError, ValueError):  # integers beyond the largest float
         return np.asarray(np.frompyfunc(as_float, 1, 1)(x), np.longdouble)
 
 
 def has_distances(x: NDArray) -> bool:
-    """Tell whether elements are numbers, or some of the objects: text is equal or not."""
+    """Return True if elements are numbers, dates or durations, or some objects are numbers."""
     if x.dtype.kind == "O":
         return any(isinstance(item, Number) for item in x.flat)
     return x.dtype.kind in "biufcm" or x.dtype.isbuiltin == 2
@@ -486,7 +489,7 @@ def has_distances(x: NDArray) -> bool:
 def _absolute_difference(a: NDArray, b: NDArray) -> NDArray:
     try:
         return np.asanyarray(abs(a - b))
-    except OverflowError:  # of floats less integers that no float holds
+    except OverflowError:  # a float and an integer beyond the largest float
         return np.asarray(np.frompyfunc(_exact_difference, 2, 1)(a, b))
 
 
@@ -495,16 +498,16 @@ def _exact_difference(a: Any, b: Any) -> Fraction:
 
 
 def widened(dtype: DType) -> DType:
-    """Return the dtype of the kernel that reads `dtype`: few kernels, each of them large."""
+    """Return the dtype of the kernel for `dtype`; one large kernel serves several dtypes."""
     return dtype if dtype == FLOAT32 else widest(dtype)
 
 
 @lru_cache
 def _ulp_format(a: DType, b: DType) -> tuple[int, float]:
-    """Describe the format in whose steps a pair is measured, for kernels that read it widened.
+    """Return the format of ULP as two differences from binary64, for kernels that compute in it.
 
-    That is how many bits of the fraction it has less than binary64, and how much larger its
-    smallest normal number is. A pair of two formats is measured in steps of binary64.
+    They are the number of fraction bits that it lacks, and the ratio of the smallest normal
+    numbers. The ULP of a pair of two formats is that of binary64.
     """
     dtype = a.newbyteorder("=")
     if dtype != b.newbyteorder("=") or (dtype.isbuiltin == 2 and "float" not in dtype.name):

@@ -1,4 +1,4 @@
-"""The text of a comparison: within 80 columns, and about 25 lines."""
+"""The text of a comparison, at most 80 columns wide and about 25 lines long."""
 
 import math
 import re
@@ -27,7 +27,7 @@ _NARROW = ("actual", "expected", "error/tol", "abs", "rel", "ULP")
 
 
 def comparison_text(report: ComparisonData, advise: bool = True) -> str:
-    """Write a report: the verdict, the arrays, where and how far they differ, and what to do."""
+    """Return the text of a report: verdict, arrays, mismatches, largest errors and next call."""
     text = _text(report, advise)
     call = next_call(report) if advise else ""
     return f"{text}\nnext: {call}" if call else text
@@ -56,7 +56,7 @@ def _text(report: ComparisonData, advise: bool) -> str:
 
 
 def headline_and_rest(report: ComparisonData) -> tuple[str, str]:
-    """Return the verdict with all that it names in one line, and the text that follows it."""
+    """Return the verdict with its problems as one line, and the rest of the text."""
     headline, _, rest = comparison_text(report).partition("\n")
     if report.problems and not report.mismatches:
         headline += f"{':' if report.tally is None else ''} {'; '.join(report.problems)}"
@@ -69,7 +69,7 @@ def nested_text(
     rest: str = "see .failing",
     advise: bool = True,
 ) -> str:
-    """Write a line for each failing leaf, and the report of the worst."""
+    """Return a text with a line for each failing leaf, and the report of the worst."""
     failing = [leaf for leaf in leaves if not leaf]
     allowed = _allowances(leaves[0].rule) if leaves else ""
     if not failing:
@@ -98,7 +98,7 @@ def nested_text(
 
 
 def _leaf_rows(leaves: Sequence[ComparisonData]) -> list[str]:
-    """Write a row for each leaf: how it differs, and its largest differences."""
+    """Return a row for each leaf with a description and its largest differences."""
     cells = [_largest(leaf) for leaf in leaves]
     pairs = zip(leaves, cells, strict=True)
     texts = [_difference(leaf, has_numbers=bool(numbers)) for leaf, numbers in pairs]
@@ -129,7 +129,7 @@ def _leaf_rows(leaves: Sequence[ComparisonData]) -> list[str]:
 
 
 def _difference(leaf: ComparisonData, has_numbers: bool) -> str:
-    """Write how a leaf differs: its values if they are few, or have no numerical difference."""
+    """Return the description of a leaf's mismatches: one pair of values, or counts."""
     if leaf.problems:
         return leaf.problems[0]
     text = _mismatches(leaf)
@@ -141,7 +141,7 @@ def _difference(leaf: ComparisonData, has_numbers: bool) -> str:
 
 
 def _largest(leaf: ComparisonData) -> list[str]:
-    """Return the largest difference by three measures; nothing if no finite pair differs."""
+    """Return the largest absolute, relative and error/tol; empty if no finite pair differs."""
     absolute, relative, excess = leaf.worst("absolute"), leaf.worst("relative"), leaf.worst()
     if absolute is None or relative is None or excess is None:
         return []
@@ -153,7 +153,7 @@ def _numbers(cells: Iterable[str]) -> str:
 
 
 def _beginning(report: ComparisonData, count: int, advise: bool) -> list[str]:
-    """Return the first lines of a report, with whole fields, and its notes."""
+    """Return the first lines of a report, cut between fields, and its notes."""
     rows, notes = _text(report, advise).splitlines(), list(_notes(report.notes))
     fields = rows[: len(rows) - len(notes)]
     while count < len(fields) and fields[count].startswith(INDENT):
@@ -162,7 +162,7 @@ def _beginning(report: ComparisonData, count: int, advise: bool) -> list[str]:
 
 
 def _tolerances(leaves: Sequence[ComparisonData]) -> list[str]:
-    """Write the tolerances that were applied, with their dtypes where there are several."""
+    """Return rows with the tolerances, and with their dtypes if there are several."""
     dtypes: dict[str, dict[str, None]] = {}
     for leaf in leaves:
         dtypes.setdefault(_tolerance(leaf), {}).update(dict.fromkeys([leaf.actual_dtype]))
@@ -174,12 +174,12 @@ def _tolerances(leaves: Sequence[ComparisonData]) -> list[str]:
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
-    """Write each note once."""
+    """Return rows with each note once."""
     return [line for note in dict.fromkeys(notes) for line in _entry("note", note)]
 
 
 def _ending(path: str) -> str:
-    """Cut the beginning of a path that no line has room for."""
+    """Return a path, cut at its beginning if it is longer than a line."""
     return path if len(path) <= _PATH_WIDTH else f"...{path[3 - _PATH_WIDTH :]}"
 
 
@@ -202,17 +202,17 @@ def _mismatches(report: ComparisonData) -> str:
 
 
 def _masked(report: ComparisonData) -> int:
-    """Return the number of pairs that are not compared, as one of the two is masked."""
+    """Return the number of pairs that are not compared because of a mask."""
     return 0 if report.tally is None else sum(int(report.tally[name]) for name in MASKED)
 
 
 def differing(count: int, size: int, noun: str = "element") -> str:
-    """Say how many of some differ."""
+    """Return a text such as "2 of 5 elements differ"."""
     return f"{count} of {size} {noun}{'s' * (size != 1)} differ{'s' * (count == 1)}"
 
 
 def _entry(name: str, text: str) -> list[str]:
-    """Write a name and what there is to it, in two lines at most."""
+    """Return a label and its text in at most two lines."""
     rows = field(name, text, break_on_hyphens=False)
     return [line.replace(_GLUE, " ") for line in rows]
 
@@ -235,11 +235,11 @@ def _tolerance(report: ComparisonData) -> str:
 
 
 def _unit(report: ComparisonData) -> str:
-    """Write the unit of an absolute tolerance, if the arrays have one."""
+    """Return the unit of the absolute tolerance, or "" if the arrays have none."""
     kinds = report.actual_dtype, report.expected_dtype
     names = [kind.partition("[")[0] for kind in kinds]
     if names[0] != names[1] or names[0] not in ("timedelta64", "datetime64"):
-        # Arrays with a unit are compared in one, which stands behind their dtypes.
+        # The unit of a quantity is written after its dtype.
         times = ("timedelta64", "datetime64")
         others = [kind for kind, name in zip(kinds, names, strict=True) if name not in times]
         named = re.fullmatch(r"\w+\[(.+)\]", others[0]) if others else None
@@ -271,7 +271,7 @@ def _counts(report: ComparisonData) -> str:
 
 
 def _masked_counts(report: ComparisonData) -> str:
-    """Write how many pairs are not compared, by the side that is masked."""
+    """Return the numbers of pairs that are masked in both arrays or in one."""
     where = ("in both", "only in actual", "only in expected")
     counts = {} if report.tally is None else {name: int(report.tally[name]) for name in MASKED}
     text = ", ".join(f"{n} {name}" for n, name in zip(counts.values(), where, strict=True) if n)
@@ -279,7 +279,7 @@ def _masked_counts(report: ComparisonData) -> str:
 
 
 def _table(report: ComparisonData) -> list[str]:
-    """Write the first mismatches, and the pairs with the largest errors that are not among them."""
+    """Return a table of the first mismatches and of other pairs with the largest errors."""
     first = {x.index: _cells(x) for x in report.first_mismatches}
     largest: dict[tuple[int, ...], list[str]] = {}
     is_exact = _is_exact(report.rule)  # then error/tol is infinite everywhere
@@ -300,7 +300,7 @@ def _table(report: ComparisonData) -> list[str]:
     shown = [k for k in shown if k != 2 or not is_exact]
     for block in blocks.values():
         block.update({index: [cells[k] for k in shown] for index, cells in block.items()})
-    # A number that is cut is another number: columns give way as a whole.
+    # Whole columns are dropped, since a number must not be cut.
     wide, narrow = ([names[k] for k in shown] for names in (_COLUMNS, _NARROW))
     layouts = [wide, *(narrow[:count] for count in range(len(narrow), 0, -1))]
     tables = (_rows(blocks, columns) for columns in layouts)
@@ -324,7 +324,7 @@ def _rows(blocks: dict[str, dict[tuple[int, ...], list[str]]], columns: list[str
                 for index, cells in members.items()
             ]
     left = max((len(label) for label, _ in rows), default=0)
-    # A star stands beside its column.
+    # The star of a cell is written after its column.
     widths = [
         max(len(cells[k].rstrip("*")) for _, cells in rows if cells) if rows else 0
         for k in range(len(columns))
@@ -363,7 +363,7 @@ def _summary(report: ComparisonData, advise: bool) -> Iterable[str]:
 
 
 def _ranges(histogram: Sequence[tuple[int, int, int]]) -> str:
-    """Write how many pairs differ by how many ULP, in at most five ranges."""
+    """Return the histogram in ULP as text, merged into at most five ranges."""
     zero = [x for x in histogram if x[0] == 0]
     rest = [x for x in histogram if x[0] > 0]
     size = math.ceil(len(rest) / 4)

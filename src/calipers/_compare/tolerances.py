@@ -1,4 +1,4 @@
-"""Tolerances, and the options of a comparison."""
+"""Tolerances, default_tolerance, recommend_tolerance, and validation of compare's options."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def default_tolerance(*dtypes: DTypeLike) -> Tolerance:
 
 
 def _is_dtype(x: Any) -> bool:
-    """Tell whether x is a dtype, or the name of one, that NumPy may not know."""
+    """Return True if x is a dtype or its name, also of torch, jax or ml_dtypes."""
     if isinstance(x, np.dtype) or str(x).startswith(("torch.", "float8_")):
         return True
     if x is None or isinstance(x, (list, tuple)):
@@ -121,12 +121,16 @@ def _is_dtype(x: Any) -> bool:
 
 
 class _Precision(NamedTuple):
-    """Of a format: its unit roundoff, the roundings a result may take, and its accumulator's."""
+    """The unit roundoffs of a format and of its accumulator, and the allowed multiples of them.
+
+    `roundings` is the allowed relative error of a result in unit roundoffs of the format, and
+    `narrowing` the error of inputs that are rounded to a format of lower precision than the result.
+    """
 
     roundoff: float
     roundings: float
     accumulator: float
-    narrowing: float = 0.0  # roundings of inputs that a wider result takes on
+    narrowing: float = 0.0
 
 
 _PRECISIONS = {
@@ -212,23 +216,23 @@ def recommend_tolerance(
     return Tolerance(twice * precision.roundings * precision.roundoff, twice * atol)
 
 
-# By the dtypes themselves: their names take longer to make than ten elements to compare.
+# Cached by dtype: computing a dtype's name takes longer than comparing ten elements.
 default_of: Callable[..., Tolerance] = lru_cache(default_tolerance)
 
 
 def name_of(dtype: Any, formats: Container[str]) -> str:
-    """Return a format's name: as it is given, where NumPy may not know it, or as NumPy says."""
+    """Return the name of a dtype that is one of `formats`, else NumPy's or its own name."""
     names = [str(dtype).removeprefix("torch."), getattr(dtype, "__name__", "")]
     with contextlib.suppress(TypeError):
-        if dtype is not None:  # for which NumPy takes float64
+        if dtype is not None:  # NumPy takes None for float64
             names.append(np.dtype(dtype).name)
-    # torch, jax and ml_dtypes write "fn" where a float8 has no infinities.
+    # torch, jax and ml_dtypes append "fn" to float8 formats without infinities.
     names_too = (text for name in names for text in (name, name.removesuffix("fn")))
     return next((name for name in names_too if name in formats), names[-1] or names[0])
 
 
 def format_name(dtype: Any, formats: Collection[str], name: str) -> str:
-    """Return which of some formats a dtype or a name means; `name` is for the error."""
+    """Return the name of the format of a dtype; raise ValueError if it is not one of `formats`."""
     result = name_of(dtype, formats)
     if result not in formats:
         held = hasattr(dtype, "dtype") and not isinstance(dtype, type)
@@ -239,7 +243,7 @@ def format_name(dtype: Any, formats: Collection[str], name: str) -> str:
 
 
 def _format(dtype: Any, name: str) -> tuple[str, int]:
-    """Return the name of a real format, and 2 for complex numbers of it."""
+    """Return the name of a real format, and 2 if the dtype is complex, else 1."""
     result = format_name(dtype, (*_PRECISIONS, *_COMPLEX), name)
     return _COMPLEX.get(result, result), 2 if result in _COMPLEX else 1
 
@@ -248,7 +252,7 @@ __tracebackhide__ = True  # pytest shows an error at the line that called calipe
 
 
 class CheckedOptions(NamedTuple):
-    """The checked options of a comparison; a tolerance of None is that of the dtypes."""
+    """The validated options of `compare`; a tolerance of None is the default of the dtypes."""
 
     tolerance: Tolerance | None
     check_dtype: bool
@@ -257,7 +261,7 @@ class CheckedOptions(NamedTuple):
     memory_limit: float
 
     def criteria_for(self, a: DType, b: DType, unit: Unit | None = None) -> Criteria:
-        """Return the rule for arrays of some dtypes, both in one unit if they have any."""
+        """Return the criteria for arrays of two dtypes, with `atol` in their unit."""
         if self.rule.max_ulp is not None:
             return self.rule
         atol: Any
@@ -266,7 +270,7 @@ class CheckedOptions(NamedTuple):
             return replace(self.rule, rtol=rtol, atol=atol)
         ticks = common_format(a, b)
         if ticks is not None and ticks.kind == "M":
-            rtol, atol = 0.0, atol if is_duration(atol) else 0.0  # no number is a span of time
+            rtol, atol = 0.0, atol if is_duration(atol) else 0.0  # numbers are no durations
         if is_duration(atol):
             number = next((x for x in (a, b) if x.kind in "biufc" or x.isbuiltin == 2), None)
             if number is not None:
@@ -290,7 +294,7 @@ def checked_options(
     max_mismatch_ratio: Any = 0.0,
     memory_limit: Any = MEMORY_LIMIT,
 ) -> CheckedOptions:
-    """Return the options of a comparison, or say which of them cannot be."""
+    """Validate the options of `compare`; raise TypeError or ValueError for the first wrong one."""
     if (rtol is None) != (atol is None) and tolerance is None:
         present, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
         both = f"pass both (as {missing}=0, {present}={brief(rtol if atol is None else atol)})"
@@ -338,7 +342,7 @@ def _number(value: Any, name: str) -> float:
 
 
 def _checked_atol(atol: Any) -> Any:
-    """Return a number; or what has a unit, a duration too, which is one in the arrays' unit."""
+    """Return an absolute tolerance: a float, or a quantity or duration unchanged."""
     unit = unit_of(atol)
     if unit is not None:
         _number(unit.numbers_of(atol), "atol")

@@ -32,7 +32,9 @@ def real_vector(arrays: Sequence[NDArray]) -> NDArray:
 
 def real_rows(arrays: Sequence[NDArray]) -> NDArray:
     """Return arrays of the same length as a matrix of real numbers, with a row for each item."""
-    parts = [as_real_vector(np.ascontiguousarray(array)).reshape(len(array), -1) for array in arrays]
+    parts = [
+        as_real_vector(np.ascontiguousarray(array)).reshape(len(array), -1) for array in arrays
+    ]
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([np.empty((len(parts[0]), 0)), *parts], axis=1)
