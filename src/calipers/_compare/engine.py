@@ -37,7 +37,14 @@ from .chunked import MEMORY_LIMIT, chunked_pair
 from .elementwise import fast_agree
 from .nested import Leaf
 from .patterns import arrangement
-from .reports import ClosenessError, Comparison, Difference, NestedComparison, embedded
+from .reports import (
+    ClosenessError,
+    Comparison,
+    Difference,
+    NestedComparison,
+    embedded,
+    merge_comparisons,
+)
 from .statistics import Criteria, PairStatistics, has_distances, tally_pair
 from .tolerances import CheckedOptions
 
@@ -295,7 +302,7 @@ def _compare_chunked(leaf: Leaf, chunked: ChunkedPair, options: CheckedOptions) 
             return report
     merged, uneven = None, False
     try:
-        merged = chunked.reduced(partial(_compare_block, rule, shape), merged)
+        merged = chunked.reduced(partial(_compare_block, rule, shape), merge_comparisons)
     except UnevenError:  # the report lists the shapes as a problem
         uneven = True
     a, b = _array_infos(chunked)

@@ -118,7 +118,7 @@ class Comparison(ComparisonData, Report):
             raise ValueError(msg)
         whole, origin = (shape[0] + more[0], *shape[1:]), (0,) * len(shape)
         parts = embedded(self, whole, origin), embedded(other, whole, (shape[0], *origin[1:]))
-        return merged(*parts)
+        return merge_comparisons(*parts)
 
     def _contents(self) -> dict[str, Any]:
         names = (
@@ -177,7 +177,7 @@ def embedded(part: Comparison, shape: tuple[int, ...], corner: tuple[int, ...]) 
     )
 
 
-def merged(left: Comparison, right: Comparison) -> Comparison:
+def merge_comparisons(left: Comparison, right: Comparison) -> Comparison:
     """Merge the comparisons of two blocks of one array, which has the larger of both shapes."""
     shape = tuple(map(max, left.actual_shape, right.actual_shape))
     origin = (0,) * len(shape)
