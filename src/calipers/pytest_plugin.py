@@ -1,5 +1,5 @@
 """
-The pytest plugin: a failing comparison of calipers shows its report, and can save its plot.
+The pytest plugin, which shows the report of a failing comparison and can save its plot.
 
 pytest loads it by its entry point. NumPy and Numba are not imported before a test imports them.
 """
@@ -24,9 +24,9 @@ import pytest
 
 from ._compare.events import listening
 
-# How far from an assertion the question may have been asked, in calls.
+# The largest number of calls between an assertion and the comparison that it asserts.
 _MAX_CALLERS = 5
-# Arrays with more bytes are not read again for a report that nobody has asked for.
+# Arrays of more bytes in sum (1 GiB) are not compared again for a report.
 _MAX_COMPARED_BYTES = 1 << 30
 
 
@@ -105,7 +105,7 @@ def calipers_approx(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 class _Mismatch(NamedTuple):
-    """A call that answered no: who asked, of which arrays, and under which options."""
+    """A comparison that returned False: its callers, weak references to its arrays, its options."""
 
     callers: tuple[tuple[CodeType, int], ...]
     references: tuple[Callable[[], Any], ...]
@@ -116,7 +116,7 @@ class _Mismatch(NamedTuple):
         return _location(*self.callers[0])
 
     def explains(self, raised: "_Statement") -> bool:
-        """Tell whether a statement asked this question, or the name in it is the answer."""
+        """Return True if a statement made this comparison, or asserts its result."""
         raising = raised.code
         if any(code is raising and line in raised.line_range for code, line in self.callers):
             return True
@@ -128,7 +128,7 @@ class _Mismatch(NamedTuple):
         return re.search(rf"\b{asserted[1]}\s*:?=[^=]", text) is not None
 
     def compare(self) -> Any:
-        """Return the report, or a sentence on why there is none; None if it would not explain."""
+        """Return the report, or the reason why there is none; None if the arrays now agree."""
         arrays = [reference() for reference in self.references]
         pairs = zip(self.references, arrays, strict=True)
         if any(x is None and isinstance(reference, weakref.ref) for reference, x in pairs):
@@ -150,7 +150,7 @@ class _Mismatch(NamedTuple):
 
 
 class _Statement(NamedTuple):
-    """What raised: its code and lines there, and the frames from it to the error."""
+    """The statement that raised: its code, its lines, and the frames from it to the error."""
 
     code: CodeType
     line_range: range
@@ -165,13 +165,13 @@ class _Statement(NamedTuple):
         return linecache.getline(self.code.co_filename, self.line_range.start)
 
     def reports(self) -> Iterator[Any]:
-        """Yield the reports that it has named, or just been given, and that are false."""
+        """Yield false reports in variables of the statement and of the functions that it called."""
         shown = getattr(sys.modules.get("calipers._core.report"), "Report", ())
         first, *others = self.frames
         variables = first.f_globals | first.f_locals
         source = (linecache.getline(self.code.co_filename, k) for k in self.line_range)
         names = re.findall(r"[^\W\d]\w*", "".join(source))
-        # pytest keeps what it shows of an assertion in variables; unittest has it in arguments.
+        # pytest stores the values of an assertion in variables; unittest passes them as arguments.
         names += [name for name in first.f_locals if name.startswith("@py_assert")]
         named = [variables.get(name) for name in names]
         for x in (*named, *(x for frame in others for x in frame.f_locals.values())):
@@ -180,13 +180,13 @@ class _Statement(NamedTuple):
 
 
 class _Failures:
-    """What comparisons of the running test have found."""
+    """The mismatches of the running test, and the hooks that report them."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._pictures: set[str] = set()
         self._compared: Any = None
-        # The last ones: other threads may ask meanwhile.
+        # The last eight, since other threads may compare at the same time.
         self._mismatches: deque[_Mismatch] = deque(maxlen=8)
 
     @pytest.hookimpl(wrapper=True)
@@ -260,10 +260,10 @@ class _Failures:
         return "", None
 
     def _saved(self, report: Any, name: str) -> str:
-        """Save the picture of a report under the name of a test, and say where."""
+        """Save the plot of a report under the name of a test, and return its path."""
         assert self._folder is not None
-        # Names of different tests may become one where what a file system refuses is replaced, and
-        # one test may fail more than once.
+        # The digest distinguishes tests whose names differ in replaced characters, and the count
+        # several failures of one test.
         name = f"{re.sub('[^A-Za-z0-9.-]+', '_', name)[:120]}-{crc32(name.encode()):08x}"
         count = sum(picture.startswith(name) for picture in self._pictures)
         name += f"-{count + 1}.png" if count else ".png"
@@ -272,7 +272,7 @@ class _Failures:
             figure = report.plot()
             self._folder.mkdir(parents=True, exist_ok=True)
             figure.savefig(self._folder / name)
-        except Exception as error:  # the failure that is reported is another one
+        except Exception as error:  # the failure of the test is what matters
             return f"none: {error}"
         return str(self._folder / name)
 
@@ -295,12 +295,12 @@ def _statement(trace: TracebackType) -> _Statement:
 
 
 def _is_wrapper(frame: FrameType) -> bool:
-    """Tell whether it is not this code that asks, or asserts, but who called it."""
+    """Return True if a frame is of calipers or unittest, and not of the code under test."""
     return frame.f_globals.get("__name__", "").partition(".")[0] in ("calipers", "unittest")
 
 
 def _weak_reference(x: Any) -> Callable[[], Any]:
-    """Return a weak reference, or what stands for one to a list or a number."""
+    """Return a weak reference, or a function that returns x if its type does not allow any."""
     try:
         return weakref.ref(x)
     except TypeError:

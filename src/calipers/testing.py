@@ -59,7 +59,7 @@ __all__ = [*numpy.testing.__all__, "assert_close"]
 
 
 if TYPE_CHECKING:
-    # What is not ours, as checkers know it.
+    # Names that are re-exported from numpy.testing, for type checkers.
     from numpy.testing import BLAS_SUPPORTS_FPE as BLAS_SUPPORTS_FPE
     from numpy.testing import HAS_LAPACK64 as HAS_LAPACK64
     from numpy.testing import HAS_REFCOUNT as HAS_REFCOUNT
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from numpy.testing import temppath as temppath
     from numpy.testing import verbose as verbose
 
-    # torch's own type would have checkers read all of torch.
+    # The type of torch would make type checkers read all of torch.
     make_tensor: Callable[..., Any]
 else:
 
@@ -697,11 +697,11 @@ def _below_limit(decimal: float) -> float | None:
 
 
 def _is_complex(x: Any) -> bool:
-    """Tell whether an array is complex, by the dtype that it has in its library."""
-    dtype = getattr(x, "dtype", None)  # a frame has one for each column
+    """Return True if an array of any library is complex."""
+    dtype = getattr(x, "dtype", None)  # frames have none
     return getattr(dtype, "kind", "") == "c" or getattr(dtype, "is_complex", False)
 
 
 def _parts(x: Any) -> tuple[Any, Any]:
-    """Return what stands for the real and imaginary part: of a real array, 0 for the second."""
+    """Return the real and imaginary parts; the latter is 0 for a real array."""
     return (x.real, x.imag) if _is_complex(x) else (x, 0)

@@ -20,7 +20,7 @@ R = TypeVar("R")
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 SEVERAL_INPUTS = "several inputs go in a tuple, inputs=(a, b)"
-# Keywords of scipy.optimize, and what to pass instead where that is a keyword.
+# Keywords of scipy.optimize, with the replacement that is advised if the function has it.
 _SCIPYS = {
     "rel_step": "step=rel_step * numpy.where(x, abs(x), 1)",
     "diff_step": "step=diff_step * numpy.where(x, abs(x), 1)",
@@ -32,13 +32,13 @@ _WORDS = re.compile(
 
 
 def note_form(error: TypeError, form: str) -> None:
-    """Add how the function is called where that may be what is wrong; an inner note is kept."""
+    """Add a note on the call to an error about arguments, unless it has a note."""
     if _WORDS.search(str(error)) and not hasattr(error, "__notes__"):
         error.add_note(form)
 
 
 def note_tensors(error: TypeError) -> None:
-    """Add whose arrays a function of tensors was called with, where none were given."""
+    """Add a note to the error of a torch function that was called with NumPy arrays."""
     if "must be Tensor" in str(error) and not hasattr(error, "__notes__"):
         error.add_note(
             "f is called with NumPy arrays, like the inputs that were passed: pass tensors"
@@ -52,7 +52,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def unexpected_keyword(function: str, name: str, names: Iterable[str]) -> TypeError:
-    """Return the error for a keyword that a function does not take, with those that it takes."""
+    """Return the TypeError for an unexpected keyword, with the list of valid ones."""
     names = list(names)
     advice = _SCIPYS.get(name, "")
     advice = f" (pass {advice})" if advice.partition("=")[0] in names else ""
@@ -126,7 +126,7 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 def brief(x: Any) -> str:
-    """Write what was given in place of something else: in one line, and cut if that is long."""
+    """Return the repr of an object in one line of at most 60 characters."""
     text = " ".join(repr(x).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -140,7 +140,7 @@ def attribute(x: Any, name: str) -> Any:
 
 
 def require_callable(**functions: Any) -> None:
-    """Refuse what cannot be called; the names are for the error."""
+    """Raise TypeError if a function is not callable; the keywords are names for the error."""
     for name, f in functions.items():
         if not callable(f):
             msg = f"{name} must be callable, got {type(f).__name__}: {brief(f)}"
@@ -148,12 +148,12 @@ def require_callable(**functions: Any) -> None:
 
 
 def is_integer(x: Any) -> TypeGuard[int]:
-    """Tell whether x is an integer, one of NumPy's maybe."""
+    """Return True if x is a Python or NumPy integer."""
     return isinstance(x, (int, np.integer))
 
 
 def as_float(x: Any) -> float:
-    """Return a number as a float, infinite if none holds it."""
+    """Convert a number to float; infinity if it overflows."""
     try:
         return float(x)
     except OverflowError:
@@ -161,7 +161,7 @@ def as_float(x: Any) -> float:
 
 
 def as_integer(x: Any, name: str) -> int:
-    """Return x as Python's integer, or say that it is none."""
+    """Convert x to a Python integer; raise TypeError if it is not an integer."""
     try:
         return index(x)
     except TypeError:
@@ -170,12 +170,12 @@ def as_integer(x: Any, name: str) -> int:
 
 
 def is_real(x: Any) -> bool:
-    """Tell whether x is a real number by itself."""
+    """Return True if x is a real scalar, of Python or NumPy."""
     return isinstance(x, Real)
 
 
 def require_bytes(memory_limit: Any) -> None:
-    """Refuse a limit of memory that is no positive number."""
+    """Raise if a memory limit is not a positive number."""
     is_number = is_real(memory_limit) and not isinstance(memory_limit, (bool, np.bool))
     if not (is_number and memory_limit > 0):
         msg = f"memory_limit must be a positive number of bytes, got {memory_limit!r:.60}"
@@ -183,7 +183,7 @@ def require_bytes(memory_limit: Any) -> None:
 
 
 def require_flags(**flags: Any) -> None:
-    """Refuse what is neither True nor False, which any other object would be taken for."""
+    """Raise TypeError if a flag is not a bool; other objects may be misplaced arguments."""
     for name, flag in flags.items():
         if not isinstance(flag, (bool, np.bool)):
             msg = f"{name} must be True or False, got {type(flag).__name__}: {brief(flag)}"
@@ -191,7 +191,7 @@ def require_flags(**flags: Any) -> None:
 
 
 def is_weak(x: Any) -> bool:
-    """Tell whether x is a Python number: numpy.float64 is a float, yet of a definite dtype."""
+    """Return True if x is a Python number, whose dtype is weak (NEP 50), and not a NumPy scalar."""
     return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
 
 

@@ -1,4 +1,4 @@
-"""Arguments as arrays, and the shape that arrays broadcast to."""
+"""Convert arguments to arrays, and broadcast them."""
 
 import math
 import sys
@@ -21,30 +21,30 @@ from .protocols import ArrayLibrary, NDArray
 
 
 def broadcast_arrays(*arrays: NDArray, subok: bool) -> tuple[NDArray, ...]:
-    """Bring arrays to one shape, as NumPy's function does for up to 32 axes."""
+    """Broadcast arrays to one shape; unlike in NumPy, they may have 64 axes."""
     shape = common_shape_of(arrays)
     return tuple(np.broadcast_to(x, shape, subok=subok) for x in arrays)
 
 
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that others broadcast to; a ValueError tells that there is none."""
+    """Return the shape that shapes broadcast to; raise ValueError if there is none."""
     return common_shape_of([np.broadcast_to(np.empty((), bool), shape) for shape in shapes])
 
 
 def common_shape_of(arrays: Sequence[NDArray]) -> tuple[int, ...]:
-    """Return the shape that arrays broadcast to; a ValueError tells that there is none."""
+    """Return the shape that arrays broadcast to; raise ValueError if there is none."""
     shape: tuple[int, ...] = arrays[0].shape
     if [x.shape for x in arrays].count(shape) == len(arrays):
         return shape
     try:
         return np.broadcast(*arrays).shape
-    except RuntimeError:  # of more than 32 axes, of which arrays may have 64
+    except RuntimeError:  # numpy.broadcast supports 32 axes, arrays have up to 64
         like = [np.broadcast_to(np.empty((), bool), x.shape) for x in arrays]
         return np.nditer(like, ["multi_index", "zerosize_ok"]).shape
 
 
 def broadcast_shape(arrays: Sequence[NDArray], names: Sequence[str]) -> tuple[int, ...]:
-    """Return the shape that arrays broadcast to; the names are for the error."""
+    """Return the shape that arrays broadcast to; raise ValueError with the names of the arrays."""
     try:
         return common_shape_of(arrays)
     except ValueError:
@@ -57,13 +57,13 @@ __tracebackhide__ = True  # pytest shows an error at the line that called calipe
 
 
 class ArrayPair(NamedTuple):
-    """Two arrays, the native dtypes to compare them in, and whose result it is."""
+    """Two arrays, the native dtypes to compare them in, and the library of the result."""
 
-    a: Any  # of NumPy on the host, an Operand on a device
+    a: Any  # an ndarray on the host, an Operand on a device
     b: Any
-    dtypes: tuple[DType, DType] | None  # None: NumPy compares them
+    dtypes: tuple[DType, DType] | None  # None if there are no kernels, so that NumPy compares
     library: ArrayLibrary | None
-    unit: Unit | None = None  # that both are in
+    unit: Unit | None = None  # of both arrays
 
 
 def _view(x: Any, name: str) -> NDArray:
@@ -73,10 +73,10 @@ def _view(x: Any, name: str) -> NDArray:
     if library is not None:
         try:
             return library.as_numpy(x)
-        except TypeError as error:  # of what NumPy has no array for
+        except TypeError as error:  # NumPy has no such dtype
             raise TypeError(f"{name}: {error}") from None
     if type(x) is np.memmap:
-        # An ndarray in all but the file behind it.
+        # A map is compared as a plain ndarray.
         require_whole(x)
         return x.view(np.ndarray)
     if not isinstance(x, (list, tuple, np.ndarray)):
@@ -108,7 +108,7 @@ def _view(x: Any, name: str) -> NDArray:
 
 
 def _opened(x: Any, name: str) -> NDArray:
-    """Return the array of what NumPy takes for one object, or say what it is."""
+    """Convert an object that NumPy does not recognise as an array, by DLPack if possible."""
     if isinstance(x, ValuesView):
         msg = f"{name} is a view of a mapping's values, {type(x).__name__}: pass list({name})"
         raise TypeError(msg)
@@ -121,7 +121,7 @@ def _opened(x: Any, name: str) -> NDArray:
 
 
 def _unreadable(x: Any, name: str, error: Exception) -> TypeError:
-    """Return the error of an object that NumPy makes no array of."""
+    """Return the error for an object that NumPy cannot convert to an array."""
     if isinstance(x, (list, tuple)):
         advice = "pass an array, or use compare, which descends into nested lists"
         return TypeError(
@@ -132,7 +132,7 @@ def _unreadable(x: Any, name: str, error: Exception) -> TypeError:
 
 
 def require_whole(x: Any) -> None:
-    """Refuse a map whose file was cut: a touch beyond its end would be the end of the process."""
+    """Raise OSError if the file of a map was truncated; access beyond its end kills the process."""
     held = x._mmap
     if held is None:
         return
@@ -150,13 +150,13 @@ def require_whole(x: Any) -> None:
 
 
 def as_array(x: Any, name: str = "a") -> NDArray:
-    """Return x as an array on the host, a view wherever it has memory to view."""
+    """Convert x to a host array, without a copy if possible."""
     require_host(**{name: x})
     return _view(x, name)
 
 
 def as_block(x: Any, name: str) -> Any:
-    """Return x as an array of which parts are compared; one with a unit keeps it."""
+    """Convert x to an array that can be compared in parts; quantities keep their unit."""
     if unit_of(x) is not None and hasattr(x, "shape"):
         return x
     refuse_foreign(x, name)
@@ -164,7 +164,7 @@ def as_block(x: Any, name: str) -> Any:
 
 
 def as_elements(x: Any, name: str) -> NDArray:
-    """Return x as an array that is compared: integers of a list are not rounded."""
+    """Convert x to an array for comparison; lists of large integers are not rounded to floats."""
     refuse_foreign(x, name)
     array = _view(x, name)
     rounded = isinstance(x, (list, tuple)) and array.dtype == FLOAT64 and became_floats(x)
@@ -172,14 +172,14 @@ def as_elements(x: Any, name: str) -> NDArray:
 
 
 def overrides_numpy(x: Any) -> bool:
-    """Return True if NumPy's functions leave x to its library, as NEP 18 says."""
+    """Return True if the type of x overrides NumPy's functions (NEP 18)."""
     function = getattr(type(x), "__array_function__", None)
     inherited = function is None or function is np.ndarray.__array_function__
     return not inherited and library_of(x) is None
 
 
 def is_foreign(x: Any) -> bool:
-    """Return True if x has functions of its own, and is no array of NumPy."""
+    """Return True if x overrides NumPy's functions and is not an ndarray."""
     of_numpy = type(x) in HOST_TYPES or isinstance(x, np.ndarray)
     return not of_numpy and overrides_numpy(x)
 
@@ -229,34 +229,34 @@ def _foreign_error(x: Any, name: str, function: str = "") -> TypeError:
 
 
 def is_sparse(x: Any) -> bool:
-    """Tell whether x is a sparse array or matrix, of SciPy or like it."""
-    # dask's Delayed has every attribute, and none is a number.
+    """Return True if x is a sparse array or matrix of SciPy, or of a library with its interface."""
+    # dask's Delayed has every attribute, but none is an integer.
     return is_integer(attribute(x, "nnz")) and attribute(x, "toarray") is not None
 
 
 def refuse_sparse(x: Any, name: str) -> None:
-    """Refuse a sparse array, of which NumPy would make an object."""
+    """Raise TypeError if x is sparse; NumPy would convert it to an array of one object."""
     if is_sparse(x):
         msg = f"{name} is sparse, but must be dense: pass {name}.toarray()"
         raise TypeError(msg)
 
 
 def as_dense_array(x: Any, name: str) -> NDArray:
-    """Return an array that the caller gave, if all its elements are there."""
+    """Convert an argument to an array; raise if it is sparse, masked or ragged."""
     refuse_sparse(x, name)
     if np.ma.is_masked(x):
         msg = f"{name} has masked elements, which have no value: pass {name}.filled(...)"
         raise ValueError(msg)
     try:
         return as_array(x, name)
-    except ValueError:  # lists of unlike lengths
+    except ValueError:  # lists of different lengths
         msg = f"{name} must be an array of numbers, got {type(x).__name__} "
         msg += "with items that differ in shape or kind"
         raise TypeError(msg) from None
 
 
 def require_dense(**arrays: Any) -> None:
-    """Refuse sparse arrays and arrays of arrays: they have other elements; names are for errors."""
+    """Raise TypeError if an array is sparse or holds arrays; the keywords are names for errors."""
     for name, x in arrays.items():
         if is_sparse(x):
             msg = f"{name} is sparse, but elements are compared one by one: pass {name}.toarray()"
@@ -265,7 +265,7 @@ def require_dense(**arrays: Any) -> None:
 
 
 def _refuse_arrays_in(x: Any, items: str, name: str) -> None:
-    """Refuse an array of objects that are arrays; `items` is an expression for their list."""
+    """Raise TypeError if an object array holds arrays; `items` is an expression for their list."""
     if type(x) is np.ndarray and x.dtype.kind == "O" and any(map(_is_array, x.flat)):
         msg = f"{name} holds arrays, but elements are compared one by one: "
         raise TypeError(msg + f"pass {items} to compare or assert_close")
@@ -276,15 +276,15 @@ def _is_array(x: Any) -> bool:
 
 
 def undecided_objects(a: NDArray, b: NDArray, names: Sequence[str]) -> TypeError | None:
-    """Return the error of objects whose == is no single truth, as of those that hold arrays."""
+    """Return the error for objects whose ``==`` has no truth value; None if all have one."""
     objects = [x.dtype.kind == "O" for x in (a, b)]
     kinds = set()
     for pair in zip(a.flat, b.flat, strict=True):
         x, y = pair
         try:
-            # A signalling NaN may have an answer to another, and none to itself.
+            # A signalling NaN of Decimal may raise only when compared with itself.
             _ = [bool(p == q) for p, q in ((x, y), (x, x), (y, y))]
-        except Exception:  # whatever their own == raises
+        except Exception:  # `==` of an object may raise anything
             kinds |= {type(item).__name__ for item, held in zip(pair, objects, strict=True) if held}
     if not kinds:
         return None
@@ -297,7 +297,7 @@ _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc)
 
 
 def require_numbers(**arrays: Any) -> None:
-    """Refuse objects that have no elements to compare as numbers; the names are for the error."""
+    """Raise TypeError if an argument cannot hold numbers; the keywords are names for errors."""
     require_dense(**arrays)
     for name, x in arrays.items():
         if type(x) is np.ndarray and (x.dtype.kind not in "SUV" or kernel_dtype(x.dtype)):
@@ -320,11 +320,11 @@ def _type_text(x: Any) -> str:
 
 
 def _as_number(x: Any, dtype: DType | None = None) -> NDArray:
-    """Return a Python number as an array; an integer that no dtype holds stays an object."""
+    """Convert a Python number to an array; an integer beyond 64 bits becomes an object."""
     number = np.asarray(x)
     if number.dtype.kind != "O" or dtype is None or dtype.kind in "biuO":
         return number
-    # Beside floats it is one, as any integer is, unless it is beyond them all.
+    # With a float dtype it becomes a float, unless it overflows.
     nearest = as_float(x)
     return number if math.isinf(nearest) else np.asarray(nearest)
 
@@ -335,7 +335,7 @@ def _largest(dtype: DType) -> float:
 
 
 def strengthen(x: Any, dtype: DType) -> NDArray:
-    """Give a Python number the dtype it takes beside an array of `dtype` (NEP 50)."""
+    """Convert a Python number to the dtype that it has in an operation with `dtype` (NEP 50)."""
     number = _as_number(x, dtype)
     if (
         number.dtype == dtype
@@ -350,15 +350,15 @@ def strengthen(x: Any, dtype: DType) -> NDArray:
         target = dtype
     else:
         return number
-    # What the dtype cannot hold stays itself, and does not become an infinity.
+    # A number that overflows the dtype is not converted to infinity.
     if not max(abs(x.real), abs(x.imag)) <= _largest(target):
         return number
-    with np.errstate(all="ignore"):  # what is rounded to 0 raises a flag
+    with np.errstate(all="ignore"):  # underflow
         return number.astype(target)
 
 
 def _loaded(x: Any) -> Any:
-    """Return the array within one of xarray or dask: as an array of NumPy it may lose its unit."""
+    """Return the array inside an xarray or dask object; a conversion by NumPy may lose its unit."""
     xarray: Any = sys.modules.get("xarray")
     dask: Any = sys.modules.get("dask.array")
     held: Any = x
@@ -368,14 +368,14 @@ def _loaded(x: Any) -> Any:
 
 
 def in_memory(a: Any, b: Any, names: tuple[str, str], strict: bool = False) -> Any:
-    """Return two arrays in memory as numbers in one unit, and the unit, if there is one."""
+    """Load two arrays into memory and convert them to one unit; return both and the unit."""
     if HOST_TYPES.issuperset((type(a), type(b))):
         return a, b, None
     return in_one_unit(_loaded(a), _loaded(b), names, strict)
 
 
 def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> ArrayPair:
-    """Normalise two array-likes, once, for every function that compares them."""
+    """Convert two array-likes to arrays and determine the dtypes to compare them in."""
     if type(a) is type(b) is np.ndarray and (dtypes := working_dtypes(a.dtype, b.dtype)):
         # Plain arrays are neither masked nor foreign, and lie in host memory.
         return ArrayPair(a, b, dtypes, None)
@@ -390,7 +390,7 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> ArrayPair:
     else:
         x = as_elements(a, names[0])
         y = strengthen(b, x.dtype) if is_weak(b) else as_elements(b, names[1])
-    # Masks, units and the like have an arithmetic of their own.
+    # Subclasses of ndarray, such as masked arrays, have an arithmetic of their own.
     plain = type(x) is np.ndarray and type(y) is np.ndarray
     dtypes = working_dtypes(x.dtype, y.dtype) if plain else None
     if dtypes is None:
@@ -405,7 +405,7 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> ArrayPair:
 
 
 def as_tolerance(value: Any, name: str, unit: Unit | None = None) -> float | NDArray:
-    """Return a tolerance as a float, or as an array of them, in the unit of the arrays."""
+    """Convert a tolerance to a float or an array of float64, in the unit of the arrays."""
     if type(value) not in HOST_TYPES:
         value = tolerance_in(value, unit if name == "atol" else None, name)
     try:

@@ -1,4 +1,7 @@
-"""Containers of arrays among the arguments of a function: taken apart, and put together."""
+"""Flatten and unflatten containers of arrays, such as the arguments of a function.
+
+It is the interface of `jax.tree_util`, for lists, tuples, dicts and dataclasses.
+"""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -8,21 +11,22 @@ from typing import Any
 
 import numpy as np
 
-_MAX_DEPTH = 64  # what is nested deeper contains itself
+# Levels of nesting at most; a deeper container is assumed to contain itself.
+_MAX_DEPTH = 64
 _NUMBERS = {bool, int, float, complex}
 
-# What there is in a container, by the text that follows its name, and a function of as many others
-# that makes a container of them.
+# The leaves of a container, each with the suffix that selects it in code, and the function that
+# makes a container of the same structure from other leaves.
 Flattened = tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]
 
 
 def as_tuple(x: Any) -> tuple[Any, ...]:
-    """Return the items of a tuple or list, and what is neither as the only one."""
+    """Return the items of a tuple or list; another object becomes a tuple of one item."""
     return tuple(x) if isinstance(x, (tuple, list)) else (x,)
 
 
 def is_container(x: Any) -> bool:
-    """Tell whether x is a list, tuple, dict or dataclass, and of more than plain numbers."""
+    """Return True if x is a dict, dataclass, list or tuple; lists of plain numbers are arrays."""
     if type(x) in (list, tuple):
         return not {type(y) for y in x} <= _NUMBERS
     return isinstance(x, (dict, list, tuple)) or _is_record(x)
@@ -33,7 +37,7 @@ def _is_record(x: Any) -> bool:
 
 
 def items_of(x: Any) -> list[tuple[str, Any, Any]]:
-    """Return what a container has: the text that follows its name, the key, and the value."""
+    """Return the items of a container: suffix in code, key, and value."""
     if isinstance(x, dict):
         return [(f"[{key!r}]", key, value) for key, value in x.items()]
     if isinstance(x, (list, tuple)):
@@ -42,7 +46,7 @@ def items_of(x: Any) -> list[tuple[str, Any, Any]]:
 
 
 def flatten(x: Any, depth: int = 0, *, of_floats: bool = False) -> Flattened:
-    """Take containers apart; `of_floats` makes arrays of lists of plain floats."""
+    """Flatten a container to its leaves; with `of_floats`, lists of floats become arrays."""
     if not is_container(x):
         if of_floats and isinstance(x, (list, tuple)) and {type(y) for y in x} == {float}:
             kind = type(x)
@@ -60,7 +64,7 @@ def flatten(x: Any, depth: int = 0, *, of_floats: bool = False) -> Flattened:
         parts = (new[first:last] for first, last in pairwise(ends))
         values = [again(part) for (_, again), part in zip(inner, parts, strict=True)]
         if isinstance(x, dict):
-            result = copy(x)  # of a class with more than its items
+            result = copy(x)  # a subclass may have attributes
             result.update(zip(x, values, strict=True))
             return result
         if _is_record(x):
@@ -78,22 +82,23 @@ def flatten(x: Any, depth: int = 0, *, of_floats: bool = False) -> Flattened:
 
 
 def contains(x: Any, flatten: Callable[[Any], Flattened], owns: Callable[[Any], bool]) -> bool:
-    """Return True if x is an array of a library, or contains one."""
+    """Return True if `owns` is true for x or for one of its leaves."""
     return owns(x) or any(owns(leaf) for _, leaf in flatten(x)[0])
 
 
 class FlatArguments:
     """
-    The arguments of a function, and in the place of containers what they hold.
+    The arguments of a function, with containers replaced by their leaves.
 
     Attributes
     ----------
     leaves : tuple
-        The arguments, or what is in containers of something that `counts`.
+        The arguments that are no containers, and the leaves of containers. A container none of
+        whose leaves `counts` is a leaf itself.
     owners : tuple of int
-        Which argument each is, or is part of.
+        The index of the argument that each leaf is part of.
     paths : tuple of str
-        Where it is in that: "['weights'][2]", or "" for the argument itself.
+        The suffix that selects each leaf: "['weights'][2]", or "" for the argument itself.
     """
 
     def __init__(
@@ -114,18 +119,18 @@ class FlatArguments:
         self.owners: tuple[int, ...] = tuple(k for k, (held, _) in enumerate(each) for _ in held)
 
     def leaves_of(self, owner: int) -> range:
-        """Return which leaves are an argument, or in it."""
+        """Return the indices of the leaves of one argument."""
         return range(*self._ends[owner : owner + 2])
 
     def unflatten(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return arguments of others in the place of the leaves."""
+        """Return all arguments, made from other leaves."""
         if not any(self.paths):
             return list(leaves)
         parts = (leaves[first:last] for first, last in pairwise(self._ends))
         return [again(part) for again, part in zip(self._unflatten, parts, strict=True)]
 
     def unflatten_one(self, owner: int, leaves: Sequence[Any]) -> Any:
-        """Return one of the arguments, of others in the place of its leaves."""
+        """Return one argument, made from other leaves."""
         return self._unflatten[owner](leaves)
 
 

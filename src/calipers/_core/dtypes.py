@@ -1,4 +1,4 @@
-"""Dtypes in which arrays are compared, binary formats, and views as real numbers or integers."""
+"""Dtypes for comparison, floating-point formats, exact numbers, and views as real vectors."""
 
 import math
 import sys
@@ -21,14 +21,14 @@ INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 @lru_cache
 def kernel_dtype(dtype: DType) -> DType | None:
-    """Return the native dtype that kernels read `dtype` in, or None if NumPy has to compare it."""
-    if dtype.isbuiltin == 2:  # ml_dtypes: NumPy knows how to widen them
+    """Return the native dtype that kernels convert `dtype` to, or None if there are no kernels."""
+    if dtype.isbuiltin == 2:  # ml_dtypes, which NumPy can convert to native dtypes
         if dtype.name == "bfloat16":
             return dtype
         if np.can_cast(dtype, np.int8):  # int4 and the like
             return np.dtype(np.int8)
         return FLOAT64 if np.can_cast(dtype, FLOAT64) else None
-    # A number may have names for its parts, too, which Numba takes for a structure.
+    # A numeric dtype with names for its parts is a record for Numba.
     if dtype.kind in "biufc" and dtype.char not in "gG" and dtype.names is None:
         return dtype.newbyteorder("=")
     return None
@@ -36,7 +36,7 @@ def kernel_dtype(dtype: DType) -> DType | None:
 
 @lru_cache
 def working_dtypes(a: DType, b: DType) -> tuple[DType, DType] | None:
-    """Return the dtypes to compare a pair in: NumPy's promotion, or one that is more exact."""
+    """Return the dtypes to compare a pair in: NumPy's promotion, but exact for integers."""
     x, y = kernel_dtype(a), kernel_dtype(b)
     if x is None or y is None:
         return None
@@ -52,19 +52,19 @@ def working_dtypes(a: DType, b: DType) -> tuple[DType, DType] | None:
 
 
 def value_dtype(dtype: DType) -> DType:
-    """Return the dtype of the values in a column that is an array of objects with missing ones."""
+    """Return the dtype of the values of a column, whose missing values make it an object array."""
     metadata: Any = dtype.metadata or {}
     values: DType = metadata.get("values", dtype)
     return values
 
 
 def record_names(dtype: DType) -> tuple[str, ...]:
-    """Return the names of the fields of records; a number whose parts have names is no record."""
+    """Return the names of the fields of a structured dtype; () for a number with named parts."""
     return (dtype.names or ()) if dtype.kind == "V" else ()
 
 
 def widest(dtype: DType) -> DType:
-    """Return one of the four dtypes that hold all native ones: few kernels serve any pair."""
+    """Return the widest dtype of the same kind: int64, uint64, float64 or complex128."""
     if dtype.kind in "biu":
         return UINT64 if dtype == UINT64 else INT64
     return COMPLEX128 if dtype.kind == "c" else FLOAT64
@@ -82,13 +82,13 @@ class Format(NamedTuple):
     Attributes
     ----------
     fraction : int
-        Bits behind the leading one.
+        The number of fraction bits.
     lowest : int
         The exponent of the smallest normal number.
     largest : float
         The largest finite number.
     infinity : bool
-        Whether there is an infinity; a NaN stands in its place if not.
+        True if the format has infinities; if False, overflow gives NaN.
     """
 
     fraction: int
@@ -98,7 +98,7 @@ class Format(NamedTuple):
 
 
 def _ieee(fraction: int, lowest: int) -> Format:
-    """Return a format whose exponents lie about 0 as those of IEEE 754."""
+    """Return a format with the exponent bias and the infinities of IEEE 754."""
     return Format(fraction, lowest, (2.0 - 2.0**-fraction) * 2.0 ** (1 - lowest))
 
 
@@ -113,13 +113,14 @@ FORMATS = {
 }
 
 
-# Unit roundoff: half of the distance from 1 to the next number.
+# The unit roundoff of each format, half of the distance from 1 to the next number; smallest first.
 ROUNDOFF = {
     name: 2.0 ** -(form.fraction + 1)
     for name, form in sorted(FORMATS.items(), key=lambda item: -item[1].fraction)
 }
 
 
+# The smallest positive (subnormal) number of each format.
 SMALLEST = {
     name: 2.0 ** (FORMATS[name].lowest - FORMATS[name].fraction)
     for name in ("float16", "bfloat16", "float32")
@@ -128,12 +129,12 @@ SMALLEST = {
 
 _INT64 = np.dtype(np.int64)
 _EXACT = int, Fraction, Decimal
-# The largest power of ten whose ratio of integers takes no longer than a tenth of a second.
+# The largest decimal exponent of a Decimal; a conversion to a ratio of integers takes 0.1 s then.
 _DIGITS = 100_000
 
 
 def is_integers(x: Any) -> bool:
-    """Return True if x is an array of Python's integers, with NaN where one is missing."""
+    """Return True if x is an object array of Python integers, with NaN for missing values."""
     if type(x) is not np.ndarray or x.dtype.kind != "O" or x.size == 0:
         return False
     return all(_is_int(item) or _is_nan(item) for item in x.flat) and any(map(_is_int, x.flat))
@@ -148,12 +149,12 @@ def _is_nan(x: Any) -> bool:
 
 
 def format_of(x: Any) -> np.dtype[Any]:
-    """Return the dtype whose tolerances an array has: of objects, that of integers or times."""
+    """Return the dtype that determines the default tolerances of an array, also of objects."""
     return _INT64 if is_integers(x) else time_format(x) or value_dtype(x.dtype)
 
 
 def became_floats(x: Sequence[Any]) -> bool:
-    """Tell whether a sequence is of integers alone, of which NumPy made an array of floats."""
+    """Return True if all items of a sequence are integers, which NumPy has converted to floats."""
     first: Any = x
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
@@ -161,8 +162,8 @@ def became_floats(x: Sequence[Any]) -> bool:
 
 
 def each_close(a: NDArray, b: NDArray, rtol: Any, atol: Any, equal_nan: bool) -> Any:
-    """Return which pairs are close, of real numbers some of which are exact."""
-    with np.errstate(all="ignore"):  # what Python computes raises flags, too
+    """Return for each pair of real numbers whether it is close, in exact arithmetic."""
+    with np.errstate(all="ignore"):  # Python's arithmetic raises floating-point flags, too
         close = np.asarray(np.frompyfunc(is_close, 4, 1)(a, b, rtol, atol), bool)
         if equal_nan:
             close |= np.asarray((a != a) & (b != b), bool)
@@ -170,8 +171,8 @@ def each_close(a: NDArray, b: NDArray, rtol: Any, atol: Any, equal_nan: bool) ->
 
 
 def is_comparable(a: NDArray, b: NDArray) -> bool:
-    """Return True if all elements are real numbers, and some are of an exact type of Python's."""
-    # Not of what has masks or units: NumPy knows how to heed them.
+    """Return True if all elements are real, and some are an int, Fraction or Decimal."""
+    # Masked arrays and other subclasses are left to NumPy.
     if not all(type(x) is np.ndarray and x.dtype.kind in "biufO" for x in (a, b)):
         return False
     objects = [x for x in (a, b) if x.dtype.kind == "O"]
@@ -180,7 +181,7 @@ def is_comparable(a: NDArray, b: NDArray) -> bool:
 
 
 def is_exact(x: Any) -> bool:
-    """Return True if x is an integer, Fraction or Decimal, an infinite one or NaN included."""
+    """Return True if x is an int, Fraction or Decimal, also if it is infinite or NaN."""
     return isinstance(x, _EXACT)
 
 
@@ -190,15 +191,15 @@ def is_real(x: Any) -> bool:
 
 
 def is_close(a: Any, b: Any, rtol: Any, atol: Any) -> bool:
-    """Return the verdict on two real numbers, from exact arithmetic."""
+    """Return True if two real numbers are close, in exact arithmetic."""
     if a == b:
         return True
     if not (_is_finite(a) and _is_finite(b)):
         return False
     if not (math.isfinite(rtol) and math.isfinite(atol)):
-        # As in floats: no multiple of 0 is infinite, and opposite infinities have no sum.
+        # As for floats: 0*inf and inf - inf are NaN.
         return bool(atol + rtol * min(abs(as_float(b)), sys.float_info.max) == math.inf)
-    # By ratios of integers, |a - b| <= atol + rtol*|b| times the product of the denominators.
+    # |a - b| <= atol + rtol*|b|, multiplied by all denominators.
     a, of_a = _ratio(a)
     b, of_b = _ratio(b)
     rtol, of_rtol = rtol.as_integer_ratio()
@@ -213,19 +214,19 @@ def distance(a: Any, b: Any) -> Fraction:
 
 
 def measures(a: Any, b: Any, rtol: float, atol: float) -> tuple[float, float, float, float]:
-    """Return |a - b|, |b|, and the first in units of what is allowed and of |b|, as floats."""
+    """Return |a - b|, |b|, error/tol and the relative error as floats, from exact arithmetic."""
     if a == b:
         return 0.0, abs(as_float(b)), 0.0, 0.0
     d, size = distance(a, b), abs(Fraction(*_ratio(b)))
     bound = Fraction(atol) + Fraction(rtol) * size
     excess, relative = (_rounded(d / unit) if unit else math.inf for unit in (bound, size))
     if d > bound:
-        excess = max(excess, 1.0 + sys.float_info.epsilon)  # rounded, a mismatch stays one
+        excess = max(excess, 1.0 + sys.float_info.epsilon)  # above 1 for mismatches, also rounded
     return _rounded(d), _rounded(size), excess, relative
 
 
 def _rounded(x: Fraction) -> float:
-    """Return a float, which is 0 for 0 only."""
+    """Convert to float; nonzero numbers that underflow become the smallest float."""
     return as_float(x) or math.ulp(0.0) * bool(x)
 
 
@@ -246,11 +247,11 @@ def _is_finite(x: Any) -> bool:
 
 
 def as_real_vector(x: NDArray) -> NDArray:
-    """View a contiguous array as the vector of its real numbers."""
+    """View a contiguous array as a vector of real numbers; a complex element is two."""
     flat = x.reshape(-1)
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
 def real_parts(dtype: DType) -> int:
-    """Return how many real numbers an element is."""
+    """Return the number of real numbers in an element: 2 if complex, else 1."""
     return 2 if dtype.kind == "c" else 1

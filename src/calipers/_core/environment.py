@@ -37,7 +37,7 @@ _FLAGS = {
 
 
 def basis() -> dict[str, Any]:
-    """Return the versions, the processor and the number of threads, which any result depends on."""
+    """Return the versions, the processor and the number of threads, which affect all results."""
     return {
         "versions": {"python": platform.python_version()} | versions(),
         "cpu": f"{numba.config.CPU_NAME or _processor()}, {available_cores()} cores",
@@ -48,7 +48,7 @@ def basis() -> dict[str, Any]:
 def _threads() -> str:
     try:
         number = get_num_threads()
-    except ValueError as error:  # of the variable: the rest is as useful then
+    except ValueError as error:  # of the environment variable
         return str(error)
     of_variable = ", CALIPERS_NUM_THREADS" if "CALIPERS_NUM_THREADS" in os.environ else ""
     return f"{number}, calipers' own{of_variable}"
@@ -56,7 +56,7 @@ def _threads() -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of installed packages that results may depend on."""
+    """Return the versions of the installed packages that may affect results."""
     installed = {}
     for package in _PACKAGES:
         try:
@@ -74,7 +74,7 @@ def _processor() -> str:
 
 
 def fingerprint() -> dict[str, Any]:
-    """Return the basis and all flags that results may depend on, as built-in types for JSON."""
+    """Return versions, hardware and all flags that may affect results, as types for JSON."""
     settings = basis()
     settings["blas"] = _blas()
     settings["flushes_subnormals"] = flushes_subnormals()
@@ -86,14 +86,14 @@ def fingerprint() -> dict[str, Any]:
 
 
 def changes(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Write what differs between two fingerprints, one entry each."""
+    """Return a text for each difference between two fingerprints."""
     a, b = _flat(then), _flat(now)
     names = [name for name in {**a, **b} if a.get(name) != b.get(name)]
     return [f"{name}: {a.get(name, 'none')} -> {b.get(name, 'none')}" for name in names]
 
 
 def flushes_subnormals() -> bool:
-    """Tell whether the processor takes subnormal results of this thread for 0."""
+    """Return True if subnormal results are flushed to 0 in this thread."""
     return not (np.full(1, np.finfo(np.float64).tiny) * np.full(1, 0.5)).view(np.uint64).any()
 
 
@@ -107,13 +107,13 @@ def _blas() -> str:
 
 
 def _value(library: str, flag: str) -> Any:
-    """Read a flag; one that this version of the library does not have is "none"."""
+    """Return the value of a flag; "none" if this version of the library lacks it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             value = operator.attrgetter(flag)(sys.modules[library])
             value = value() if callable(value) else value
-    except Exception:  # torch raises where its old and new flags were both set
+    except Exception:  # torch raises if its old and new flags were both set
         return "none"
     return value if isinstance(value, bool | int | str) else str(value)
 

@@ -1,4 +1,4 @@
-"""CPU compilation: options, signatures, memoised builds and the disk cache, in one place."""
+"""Compilation of kernels for the CPU: options, signatures, one build per key, disk cache."""
 
 import contextlib
 import gc
@@ -23,13 +23,13 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.runtime import rtsys
 
-# The package's, for imports as well: a fork waits for both.
+# The lock of the package for imports and compilation, which a fork waits for.
 _first_use = sys.modules["calipers"]._first_use
 _this_thread = threading.local()  # `seconds` that kernels took it, and whether it `compiles`
-# Seconds of compilation after which a terminal says why nothing seems to happen.
+# Seconds of compilation after which a message is written to a terminal.
 _ANNOUNCE_AFTER_SECONDS = 0.5
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-# What Numba's environment variables change in machine code, and its own names for it do not tell.
+# Numba's settings that affect machine code, but are not part of the names of its cache files.
 SETTINGS = [
     *("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT"),
     *("ENABLE_PROFILING", "LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS", "USING_SVML"),
@@ -37,7 +37,7 @@ SETTINGS = [
 
 
 def work_clock() -> float:
-    """Return a time in seconds that stands still while this thread compiles kernels."""
+    """Return a time in seconds that does not advance while this thread compiles kernels."""
     return time.perf_counter() - getattr(_this_thread, "seconds", 0.0)
 
 
@@ -51,11 +51,11 @@ def _stopped_clock() -> Iterator[None]:
 
 
 class Kernels(dict[Any, Callable[..., Any]]):
-    """Compiled entry points of one function, each built when its key is first asked for.
+    """Compiled entry points of one function, each compiled when its key is first used.
 
-    An entry point is called with exactly the types of its signature and checks none of them:
-    its caller vouches for dtype, dimension and contiguity. In return it costs half of a
-    dispatcher's call, and read-only arrays take the same path as writeable ones.
+    An entry point must be called with exactly the types of its signature, which it does not check:
+    dtype, number of dimensions and contiguity. A call takes half as long as a dispatcher's, and
+    accepts read-only arrays.
     """
 
     def __init__(self, function: Callable[..., Any], signature: Callable[[Any], Any]) -> None:
@@ -75,7 +75,7 @@ class Kernels(dict[Any, Callable[..., Any]]):
             return self[key]
 
     def address(self, key: Any) -> int:
-        """Return where the machine code begins, for other kernels that call it."""
+        """Return the address of the machine code, for other kernels that call it."""
         self[key]
         compiled = self._compiled[key]
         return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
@@ -91,9 +91,8 @@ class Compilations(event.Listener):  # type: ignore[misc]  # Numba is untyped
     """
     The compilations of this process: their number and seconds, and a message on a terminal.
 
-    The message is written while the user waits, so by a timer's thread: after the compilation it
-    would come too late. The timer starts only where Numba compiles, and not where it reads its
-    cache, and only until the message has been written once.
+    The message is written during the compilation, by a timer's thread, at most once per process.
+    The timer does not start if Numba reads its cache.
     """
 
     def __init__(self) -> None:
@@ -105,7 +104,7 @@ class Compilations(event.Listener):  # type: ignore[misc]  # Numba is untyped
 
     @contextlib.contextmanager
     def recorded(self, dispatcher: Any, key: Any) -> Iterator[None]:
-        """Record what one dispatcher compiles; other threads may compile functions of theirs."""
+        """Record the compilations of one dispatcher; those of other threads are ignored."""
         self._dispatcher, self._key = dispatcher, key
         try:
             with event.install_listener("numba:compile", self):
@@ -168,14 +167,14 @@ def _short(path: str) -> str:
 
 
 def no_cache() -> str:
-    """Say why there is no disk cache."""
+    """Return the reason why there is no disk cache."""
     if os.environ.get("CALIPERS_CACHE", "1") == "0":
         return "CALIPERS_CACHE=0 turns the cache off"
     return "no cache folder is writable, NUMBA_CACHE_DIR may name one"
 
 
 def require_no_compilation() -> None:
-    """Raise if this thread compiles: then a signal handler or a finalizer interrupts a compiler."""
+    """Raise if this thread is compiling: the caller is then a signal handler or a finalizer."""
     if getattr(_this_thread, "compiles", False) or global_compiler_lock.is_locked():
         msg = (
             "calipers was called by a signal handler or a finalizer while this thread compiles a "
@@ -216,12 +215,12 @@ def _dispatcher(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any
 
 
 def settings() -> list[Any]:
-    """Return what Numba is set to, of all that changes machine code."""
+    """Return the values of Numba's settings that affect machine code."""
     return [getattr(config, name, None) for name in SETTINGS]
 
 
 def cache_folder(function: Callable[..., Any]) -> str | None:
-    """Return where a kernel's machine code is kept, or None if it is compiled in each process."""
+    """Return the cache folder of a kernel, or None if it is compiled in each process."""
     if os.environ.get("CALIPERS_CACHE", "1") != "0":
         with contextlib.suppress(RuntimeError, AttributeError, TypeError, OSError):
             return str(FunctionCache(function)._cache_path)
@@ -230,7 +229,7 @@ def cache_folder(function: Callable[..., Any]) -> str | None:
 
 @contextlib.contextmanager
 def _jit_enabled() -> Iterator[None]:
-    """Compile even where NUMBA_DISABLE_JIT is set for the user's own functions."""
+    """Compile kernels even if NUMBA_DISABLE_JIT is set, to debug the user's functions."""
     disabled, config.DISABLE_JIT = config.DISABLE_JIT, 0
     try:
         yield
@@ -240,7 +239,7 @@ def _jit_enabled() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Look for garbage later: among the compiler's many small objects it takes 7 % of its time."""
+    """Disable garbage collection, which takes 7 % of the time of a compilation."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -251,12 +250,11 @@ def _collector_paused() -> Iterator[None]:
 
 
 class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
-    """Numba's disk cache, with a file for each kernel, read without a compiler's imports.
+    """Numba's disk cache, with a file for each kernel, read without the imports of the compiler.
 
-    Numba numbers the files of a function's signatures, so that two processes that fill a cache at
-    once may each take the other's code for their own; it stamps them with the file of the function
-    alone, so that an edited rule in another file goes unnoticed; and to read one it imports some
-    200 modules that only compiling needs. Here a file's name holds all that its code depends on.
+    The name of a file contains a digest of everything that its code depends on. In Numba's cache,
+    files are numbered, so that two processes that write at the same time may confuse their code;
+    edits of other source files are not noticed; and reading imports 200 modules of the compiler.
     """
 
     def __init__(self, function: Callable[..., Any], variant: tuple[Any, ...]) -> None:
@@ -289,9 +287,9 @@ def checked_files(base: Any) -> Any:
     """
     Return a class of cache files that are read only if they are whole, and only their owner writes.
 
-    They are pickles with machine code: a flipped bit would end the process, and whoever can write
-    them could run code in it. So they begin with a digest, and are refused by an error that makes
-    Numba's cache compile again if it does not match. `base` is Numba's class, or numba-cuda's.
+    They are pickles with machine code: a damaged one could kill the process, and whoever can write
+    them could run code in it. So they begin with a digest. If it does not match, an error makes
+    Numba compile again. `base` is Numba's class, or numba-cuda's.
     """
 
     class CheckedFiles(base):  # type: ignore[misc]  # Numba is untyped
@@ -315,7 +313,7 @@ def checked_files(base: Any) -> Any:
             temporary = f"{path}.tmp.{os.urandom(8).hex()}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
             try:
-                # Of the owner alone, even where the umask is 0.
+                # Writable by the owner only, even if the umask is 0.
                 with open(os.open(temporary, flags, 0o644), "wb") as file:
                     file.write(hashlib.sha256(content.getbuffer()).digest())
                     file.write(content.getbuffer())
@@ -329,10 +327,10 @@ def checked_files(base: Any) -> Any:
 
 
 def _checked_bytes(path: str) -> memoryview:
-    """Return what follows the digest of a file; raise if it is damaged, or others may write it."""
+    """Return the contents of a file after its digest; raise if damaged or writable by others."""
     with open(path, "rb") as file:
         about = os.fstat(file.fileno())
-        if hasattr(os, "geteuid"):  # Windows has neither owners nor these bits
+        if hasattr(os, "geteuid"):  # not on Windows
             by_others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
             if by_others or about.st_uid not in (os.geteuid(), 0):
                 msg = f"{path} is writable by others"
@@ -346,12 +344,12 @@ def _checked_bytes(path: str) -> memoryview:
 
 
 def file_name(base: str, variant: tuple[Any, ...]) -> str:
-    """Return the name of what a kernel is compiled to; `base` is Numba's, with line and Python."""
+    """Return the file name of a kernel; `base` is Numba's name with line and Python version."""
     return f"{_current(base)}-{hashlib.sha256(repr(variant).encode()).hexdigest()[:16]}"
 
 
 def remove_older(folder: str, base: str) -> None:
-    """Remove what a kernel was compiled to from other sources: nothing would read it again."""
+    """Remove the files of a kernel that were compiled from other sources."""
     function, _, python = re.split(r"-(\d+)\.(?=py\d)", base)
     for path in Path(folder).glob(f"{function}-*.{python}-*.nb[ci]"):
         if not path.name.startswith(_current(base)):
@@ -364,7 +362,7 @@ def _current(base: str) -> str:
 
 @cache
 def source_stamp() -> str:
-    """Return a digest of all sources that compiled code is made of, and of their compiler."""
+    """Return a digest of all sources of kernels and of Numba's version."""
     here = Path(__file__)
     package = here.parents[1]
     kernels = (

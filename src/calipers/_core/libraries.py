@@ -1,4 +1,4 @@
-"""Which library an array is of, and where it lives."""
+"""The library and the device of an array."""
 
 import sys
 from functools import cache
@@ -17,21 +17,22 @@ __tracebackhide__ = True  # pytest shows an error at the line that called calipe
 
 _LIBRARIES: tuple[ArrayLibrary, ...] = (Torch(), Jax(), Cupy())
 
-# DLPack's numbers for a CUDA device's memory, and for managed memory.
+# DLPack's device types of CUDA memory (kDLCUDA) and managed memory (kDLCUDAManaged).
 _DLPACK_CUDA = (2, 13)
 
-# What Numba's simulator hands to a kernel's threads: memory that they read themselves.
+# The type of arrays inside kernels of Numba's simulator, which are in host memory.
 _IN_SIMULATED_KERNEL = "FakeWithinKernelCUDAArray"
 
-# Nothing of these types can be foreign, or anywhere but on the host.
+# Types of NumPy and Python, whose values are in host memory.
 HOST_TYPES = frozenset(
     {np.ndarray, np.memmap, list, tuple, bool, int, float, complex, *np.sctypeDict.values()}
 )
-IN_MEMORY_TYPES = HOST_TYPES - {np.memmap}  # and all of it is in memory
+# Those of them that are not read from a file.
+IN_MEMORY_TYPES = HOST_TYPES - {np.memmap}
 
 
 def library_of(x: Any) -> ArrayLibrary | None:
-    """Return the foreign library that x belongs to, if any."""
+    """Return the library of an array: torch, jax or CuPy; None for others."""
     if type(x) in HOST_TYPES:
         return None
     for library in _LIBRARIES:
@@ -41,7 +42,7 @@ def library_of(x: Any) -> ArrayLibrary | None:
 
 
 def loaded_libraries() -> list[ArrayLibrary]:
-    """Return the libraries of arrays that the process has imported."""
+    """Return the array libraries that are imported in this process."""
     return [x for x in _LIBRARIES if type(x).__name__.lower() in sys.modules]
 
 
@@ -57,13 +58,13 @@ def _device(x: Any, library: ArrayLibrary | None) -> str:
             or hasattr(x, "__cuda_ndarray__")
             or (hasattr(type(x), "__dlpack_device__") and x.__dlpack_device__()[0] in _DLPACK_CUDA)
         )
-    except Exception:  # a probe may raise anything
+    except Exception:  # an attribute may raise anything
         away = False
     return "a CUDA device" if away else "cpu"
 
 
 def kind_of(x: Any) -> str:
-    """Name the type of x, after the library that it is of."""
+    """Return the name of a type after that of its library, such as "torch Tensor"."""
     return f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
 
 
@@ -77,10 +78,9 @@ def _is_accelerator(device: str) -> bool:
 
 def on_device(**arrays: Any) -> bool:
     """
-    Tell whether arrays are in a device's memory, and not on the host.
+    Return True if all arrays are on a device; numbers may be mixed with them.
 
-    A number may stand beside them; an array on the host may not. Whether they are on one device is
-    for those to say who know: libraries name devices in their own ways.
+    They may be on different devices, whose names differ between libraries.
     """
     if HOST_TYPES.issuperset(map(type, arrays.values())):
         return False
@@ -89,12 +89,12 @@ def on_device(**arrays: Any) -> bool:
         for name, x in arrays.items()
         if not (is_weak(x) or isinstance(x, np.generic))
     }
-    # `require_host` tells what is elsewhere.
+    # `require_host` raises for arrays on the host and on a device.
     return bool(devices) and all(map(_is_accelerator, devices.values()))
 
 
 def is_device_function(f: Any) -> bool:
-    """Tell whether a function was compiled by Numba's CUDA target."""
+    """Return True if a function was compiled by Numba's CUDA target."""
     return type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
 
 
@@ -109,7 +109,7 @@ def install_command(cuda_major: int = 13) -> str:
 
 @cache
 def device_module(name: str) -> Any:
-    """Return the part of `_cuda` that answers a question; what it needs is imported now."""
+    """Import a module of `_cuda`; raise ImportError with advice if numba-cuda is missing."""
     try:
         return import_module(f".._cuda.{name}", __package__)
     except ImportError as error:
@@ -118,7 +118,7 @@ def device_module(name: str) -> Any:
 
 
 def require_host(**arrays: Any) -> None:
-    """Refuse arrays that are not in host memory; the names are for the error."""
+    """Raise TypeError if an array is not in host memory; the keywords are names for the error."""
     if HOST_TYPES.issuperset(map(type, arrays.values())):
         return
     libraries = {name: library_of(x) for name, x in arrays.items()}
@@ -138,7 +138,7 @@ def _to_host_advice(name: str, x: Any, library: ArrayLibrary | None) -> str:
 
 
 def host_views(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
-    """View two arrays of one library, NumPy's too, where they lie on the host; else None."""
+    """Return NumPy views of two host arrays of one library; None for other arrays."""
     if type(a) is np.ndarray and type(b) is np.ndarray:
         return a, b
     library = library_of(a)
@@ -148,5 +148,5 @@ def host_views(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
         return None
     try:
         return library.as_numpy(a), library.as_numpy(b)
-    except TypeError:  # which has to name the argument
+    except TypeError:  # the caller raises it with the name of the argument
         return None

@@ -1,4 +1,4 @@
-"""What calipers asks of libraries of arrays and functions; `interop` has an answer for each."""
+"""Interfaces of array, storage and differentiation libraries, which `interop` implements."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,71 +13,71 @@ Result = TypeVar("Result")
 
 
 class ArrayLibrary(Protocol):
-    """A library whose arrays are compared where they lie."""
+    """A library whose arrays are compared without copying them to NumPy."""
 
     def owns(self, x: Any) -> bool:
-        """Tell whether x is one of the library's arrays, without importing the library."""
+        """Return True if x is an array of the library, without importing the library."""
         ...
 
     def device(self, x: Any) -> str:
-        """Name the device that holds x; "cpu" is the host."""
+        """Return the name of the device of an array; "cpu" is the host."""
         ...
 
     def to_host_advice(self, x: Any, name: str) -> str:
-        """Write the expression that copies x, called `name`, to the host."""
+        """Return the expression that copies an array called `name` to the host."""
         ...
 
     def as_numpy(self, x: Any) -> NDArray:
-        """Return an array as NumPy's: a view of a host array, a copy of another."""
+        """Convert an array to NumPy: a view of a host array, a copy of others."""
         ...
 
     def from_numpy(self, x: Any) -> Any:
-        """Hand a result over as the library's array."""
+        """Convert a NumPy array to an array of the library."""
         ...
 
     def on_device(self, x: Any) -> tuple[Any, str | None, int | None]:
         """
-        Return what has a CUDA array interface for an array on a device.
+        Return an object with a CUDA array interface for an array on a device, a dtype and a stream.
 
-        And the name of its dtype, if the interface has none for it and gives its bits; and the
-        stream that fills it, if the interface does not tell.
+        The name of the dtype is returned if the interface has the bits as integers, and the stream
+        that writes the array if it is not in the interface. Otherwise they are None.
         """
         ...
 
     def empty(self, shape: tuple[int, ...], like: Any) -> Any | None:
         """
-        Return an array of booleans from the library's pool, uninitialised, on the device of `like`.
+        Return an uninitialised array of bool of the library, on the device of `like`.
 
-        None if the library has no arrays that others may fill.
+        None if arrays of the library are immutable.
         """
         ...
 
     def from_device(self, x: Any, like: Any) -> Any:
-        """Hand a device array over as the library's, beside an array of its own."""
+        """Convert a device array to an array of the library, on the device of `like`."""
         ...
 
     def put(self, x: NDArray, like: Any) -> Any:
-        """Copy a host array to where one of the library's is."""
+        """Copy a host array to the device of `like`."""
         ...
 
     def fetch(self, x: Any) -> NDArray:
-        """Copy one of the library's arrays to the host, wherever it is."""
+        """Copy an array of the library to the host."""
         ...
 
 
 class Store(Protocol):
-    """A library of arrays in files, or behind a network, that are read region by region."""
+    """A library of arrays in files or on a network, which are read region by region."""
 
     def owns(self, x: Any) -> bool:
-        """Tell whether x is one of the library's arrays, without importing the library."""
+        """Return True if x is an array of the library, without importing the library."""
         ...
 
     def name(self, x: Any) -> str:
-        """Name an array as its user would, for errors."""
+        """Return a description of an array for errors."""
         ...
 
     def chunks(self, x: Any) -> tuple[int, ...] | None:
-        """Return the shape of what is read as a whole, if the array is kept in such chunks."""
+        """Return the shape of the chunks, which are read as a whole; None without chunks."""
         ...
 
     def read(self, x: Any, region: tuple[slice, ...]) -> NDArray:
@@ -85,19 +85,19 @@ class Store(Protocol):
         ...
 
     def state(self, x: Any) -> Any:
-        """Return what changes if the array is cut while it is read: asked before and after."""
+        """Return a value that changes if the array is resized, to compare after reading."""
         ...
 
 
 class UnevenError(ValueError):
-    """Two sequences of chunks do not have the same shape as wholes, as their end has shown."""
+    """Two sequences of chunks have different total shapes."""
 
 
 class ChunkedPair(Protocol):
-    """One or two arrays that are not in memory as a whole, taken apart into blocks that are."""
+    """One or two arrays that are not in memory as a whole, read in blocks."""
 
     counted: bool
-    """Whether shapes are known from the start, and not only when all has been read."""
+    """True if shapes are known before all blocks are read."""
 
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Return the shape of each array."""
@@ -109,10 +109,11 @@ class ChunkedPair(Protocol):
 
     def every(self, test: Callable[..., bool]) -> bool:
         """
-        Tell whether ``test(block of a, block of b)`` holds for all blocks, or ``test(block of a)``.
+        Return True if ``test(block of a, block of b)`` is true for all blocks.
 
-        What is left is neither read nor computed once it does not hold. UnevenError is raised if
-        it holds for all, but one of two sequences of chunks ends before the other.
+        No block is read after one for which it is false. Raise UnevenError if it is true for all
+        blocks, but one of two sequences of chunks ends before the other. For one array, `test` has
+        one argument.
         """
         ...
 
@@ -120,17 +121,17 @@ class ChunkedPair(Protocol):
         self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
     ) -> Result | None:
         """
-        Merge ``part(corner, block of a, block of b)`` of all blocks, pair by pair.
+        Return ``part(corner, block of a, block of b)`` of all blocks, merged by ``merge``.
 
-        `corner` is the index that a block's first element has in the whole. None if there is no
-        block.
+        `corner` is the index of a block's first element in the whole array. Return None if there
+        are no blocks.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Differentiated:
-    """A library's function at a point as a function of NumPy arrays, and its own derivatives."""
+    """A function of a library at a point, and its derivatives, as functions of NumPy arrays."""
 
     f: Callable[..., Any]
     inputs: tuple[Any, ...]
@@ -140,38 +141,38 @@ class Differentiated:
     jvp: Callable[..., Any]
     convention: str
     batched: Callable[[int], Callable[..., Any] | None]
-    """Of an input, f with a leading axis there and on its outputs, if that may be tried."""
+    """Return f with a batch axis on one input and on the outputs; None if it cannot be batched."""
     constant: bool = False
-    """Whether the library says of no output that it depends on anything."""
+    """True if no output depends on an input, according to the library."""
     primals: dict[str, Any] = field(default_factory=dict)
-    """What the derivatives, once asked, took for the values of the differentiable outputs."""
+    """The values of the differentiable outputs that the derivatives were computed with."""
     used: tuple[int, ...] = ()
-    """Inputs that f uses themselves, of which it is given copies: these cannot be moved."""
+    """Inputs whose memory f uses directly instead of its arguments; they cannot be perturbed."""
     value_indices: dict[int, tuple[NDArray, ...]] = field(default_factory=dict)
-    """By sparse input, the indices of the values that its array is of; none if it is of all."""
+    """For each sparse input, the indices of its specified values; empty if all are specified."""
 
 
 class ContainerLibrary(Protocol):
-    """What knows the containers of arrays that functions of a library take and return."""
+    """A library whose functions take and return containers of arrays."""
 
     def flatten(self, x: Any) -> Flattened:
-        """Take a container apart, of whatever kinds the library knows; see `Flattened`."""
+        """Flatten a container of any kind that the library supports; see `Flattened`."""
         ...
 
     def is_active(self, x: Any) -> bool:
-        """Tell whether f is differentiated by this, unless the caller says by what."""
+        """Return True if f is differentiated with respect to x by default."""
         ...
 
     def copied(self, x: Any) -> Any:
-        """Return what f may write into in the place of x."""
+        """Return a copy of x that f may modify."""
         ...
 
 
 class FunctionLibrary(ContainerLibrary, Protocol):
-    """A library that differentiates functions of its arrays by itself."""
+    """A library with automatic differentiation of functions of its arrays."""
 
     def owns(self, x: Any) -> bool:
-        """Tell whether x is, or contains, an array of the library, without importing that."""
+        """Return True if x is or contains an array of the library, without importing it."""
         ...
 
     def differentiated(
@@ -186,9 +187,9 @@ class FunctionLibrary(ContainerLibrary, Protocol):
         """
         Return f and its derivatives as functions of NumPy arrays.
 
-        They are by the inputs at `argnums`, or all that can be, and not of the outputs `left_out`.
-        `names` are those of the inputs, for errors.
-        Of a sparse input the array is that of its values: of the specified ones alone if `masked`.
+        They are derivatives with respect to the inputs at `argnums`, by default all active ones, of
+        all outputs except `left_out`. `names` are the names of the inputs, for errors. The array of
+        a sparse input is that of its values: if `masked`, of the specified ones only.
         """
         ...
 
@@ -204,7 +205,7 @@ class FunctionLibrary(ContainerLibrary, Protocol):
         """
         Return the gradient of ``<w, f>`` as a function of the inputs and w, and its inputs.
 
-        It is by the inputs at `argnums`, and w are cotangents of some outputs; f's derivative gets
-        them spread in memory, if asked, so that they are not contiguous.
+        It is the gradient with respect to the inputs at `argnums`, and w are cotangents of some
+        outputs. With `spread`, the cotangents are passed as non-contiguous arrays.
         """
         ...

@@ -1,4 +1,4 @@
-"""The base of all reports: to_dict, HTML, figures, and the layout and numbers of their text."""
+"""The base class of reports: to_dict, HTML and plots, and the formatting of their text."""
 
 import inspect
 import math
@@ -25,7 +25,7 @@ MODULES = {"numpy": "np", "torch": "torch", "jax.numpy": "jnp"}
 
 
 def name_in_code(function: Any, otherwise: str, taken: Collection[str]) -> str:
-    """Return what code calls a function, or the name of its argument where that is not known."""
+    """Return the expression of a function in code, or `otherwise` if it has no usable name."""
     name = getattr(function, "__name__", "")
     for module, alias in MODULES.items():
         if name and getattr(sys.modules.get(module), name, None) is function:
@@ -34,7 +34,7 @@ def name_in_code(function: Any, otherwise: str, taken: Collection[str]) -> str:
     if inspect.isclass(owner):
         name = f"{owner.__name__}.{name}"
     elif owner is not None and not inspect.ismodule(owner):
-        return otherwise  # a method of an object that code may call anything
+        return otherwise  # a method of an object whose name is unknown
     is_name = all(part.isidentifier() and not iskeyword(part) for part in name.split("."))
     return name if is_name and name not in (*taken, "inputs") else otherwise
 
@@ -57,15 +57,19 @@ def use_integer_ticks(axis: Any) -> None:
 
 
 def show_text(axes: Any, text: str) -> None:
-    """Write a text in the middle of axes that have nothing to plot."""
+    """Show a text in the middle of empty axes."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
 
 
-WIDTH = 80  # columns of a report
-CODE_WIDTH = 88  # columns of a line of code; a comment that does not fit moves to the next line
-INDENT = " " * 14  # before the text of a field, which the label precedes in its first line
-COMMENT = "  # "  # between code and its comment
+# The width of a report in columns.
+WIDTH = 80
+# The width of a line of code in columns; a comment that does not fit moves to the next line.
+CODE_WIDTH = 88
+# The indent of the text of a field; in the first line it holds the label.
+INDENT = " " * 14
+# The separator of code and its comment.
+COMMENT = "  # "
 
 
 def labelled(label: str, text: object = "") -> str:
@@ -101,7 +105,7 @@ def wrapped(
 
 
 def wrapped_code(label: str, code: str) -> list[str]:
-    """Return code after its label, wrapped so that all lines together can be pasted."""
+    """Return code after its label, wrapped so that the lines can be pasted together."""
     code, mark, comment = code.partition(COMMENT)
     text = f"{label}: {code}"
     rows = wrapped(text, rest="  ", width=CODE_WIDTH, break_long_words=False)
@@ -122,14 +126,15 @@ def calls_text(calls: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in calls.items())
 
 
-_VALUE_WIDTH = 20  # characters of a value in a table
+# The width of a value in a table, in characters.
+_VALUE_WIDTH = 20
 _POWER = re.compile(r"(?<=\d)[eE][+-]?\d+\Z")
-# Significant digits of a tolerance that is to be copied; it is rounded up, so that it passes.
+# Suggested tolerances have three significant digits, rounded up so that they pass.
 _UPWARDS = Context(prec=3, rounding=ROUND_UP)
 
 
 def rounded_up(x: float, least_power: int = -2) -> str:
-    """Write the next number of three digits that is not less than x; small ones with a power."""
+    """Format x with three significant digits, rounded up; with an exponent if it is small."""
     number = _UPWARDS.create_decimal(repr(x)).normalize()
     if math.isinf(float(number)):
         return repr(x)
@@ -140,7 +145,7 @@ def rounded_up(x: float, least_power: int = -2) -> str:
 
 
 def values(a: Any, b: Any) -> tuple[str, str]:
-    """Write two values: numbers with 6 digits, of other objects the parts that differ."""
+    """Format two values: floats with 6 digits, other objects cut to the parts that differ."""
     if isinstance(a, float | complex) and isinstance(b, float | complex):
         return f"{a:.6g}", f"{b:.6g}"
     write = [repr if isinstance(x, str) else str for x in (a, b)]
@@ -152,11 +157,11 @@ def values(a: Any, b: Any) -> tuple[str, str]:
 
 
 def _skipped_length(a: str, b: str, words: bool) -> int:
-    """Return how much of the beginning of two texts goes, for their difference to be seen."""
+    """Return the length of the common beginning that is cut, so that the difference shows."""
     pairs = enumerate(zip(a, b, strict=False))
     same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
     beyond = max(len(a), len(b)) - (_VALUE_WIDTH - 2 if words else _VALUE_WIDTH)  # words are quoted
-    has_no_text = a.startswith("<") and not words  # of its own, but a type
+    has_no_text = a.startswith("<") and not words  # the default repr
     if beyond <= 0 or same <= 9 or has_no_text:
         return 0
     return same - 6 if words else min(same - 6, beyond + 3)  # numbers are read from both ends
@@ -165,23 +170,23 @@ def _skipped_length(a: str, b: str, words: bool) -> int:
 def text_of(x: Any) -> str:
     try:
         return str(x)
-    except Exception:  # of an integer of more digits than Python writes, say
+    except Exception:  # such as an integer with more digits than Python converts
         return object.__repr__(x)
 
 
 def _short(text: str) -> str:
-    if not text.isprintable():  # what would move the cursor
+    if not text.isprintable():  # control characters
         text = repr(text)[1:-1]
     if len(text) <= _VALUE_WIDTH:
         return text
-    # Without its power of ten a number would be another one.
+    # The exponent of a number must not be cut.
     power = _POWER.search(text)
     end = f"...{power[0]}" if power else "..."
     return text[: _VALUE_WIDTH - len(end)] + end
 
 
 def brief(x: float) -> str:
-    """Write a number in few characters; an integer in full if that is short."""
+    """Format a number with three significant digits; small integers in full."""
     if isinstance(x, int) and x < 10**6:
         return str(x)
     if isinstance(x, int) and math.isinf(as_float(x)):
@@ -192,7 +197,7 @@ def brief(x: float) -> str:
     return f"{float(x):.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
 
 
-# Readable on white and on black; all else has the colors of the page.
+# Colors that are readable on white and on black, for true, false and neutral results.
 _COLORS = {True: "#2e9e5b", False: "#d9485f", None: "#8a8f98"}
 _FRAME = "border-left:4px solid {};padding:2px 0 2px 12px;margin:4px 0"
 _TEXT = (
@@ -277,6 +282,6 @@ def _plotted(result: Any) -> bytes | None:
     file = BytesIO()
     try:
         result.plot().savefig(file, format="png", dpi=80)
-    except Exception:  # a text without its plot is better than none
+    except Exception:  # show the text without the plot
         return None
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Threads and processes: the thread pool, its size, work in order, and how processes start."""
+"""The thread pool and its size, ordered parallel tasks, and safe starts of processes."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _VARIABLE = "CALIPERS_NUM_THREADS"
 
 
 def available_cores() -> int:
-    """Count the cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -64,10 +64,11 @@ def _of_environment(setting: str) -> int:
 
 class _Pool:
     """
-    Helper threads beside the calling one; started at the first need of them.
+    The helper threads, in addition to the calling thread; started when first used.
 
-    It has no lock, as signal handlers and finalizers that call calipers would wait for it on the
-    thread that holds it. The executor has some: what interrupts it works on the calling thread.
+    The pool has no lock: a signal handler or finalizer that calls calipers would wait for it on the
+    thread that holds it. The executor has locks, so that calls that interrupt it run on the calling
+    thread.
     """
 
     def __init__(self) -> None:
@@ -75,23 +76,23 @@ class _Pool:
         self._executor: ThreadPoolExecutor | None = None
 
     def resize(self, size: int) -> None:
-        """Set the number of threads; those of an executor end with it, once their work is done."""
+        """Set the number of threads; running threads end after their current work."""
         if size != self.size:
             self.size, self._executor = size, None
 
     def forget_threads(self) -> None:
-        """Threads do not survive a fork; the child starts its own."""
+        """Drop the executor in a forked child, in which its threads do not exist."""
         self._executor = None
 
     def submit(self, work: Callable[[], T]) -> "Future[T] | None":
-        """Hand work to a helper; return None where the calling thread has to do it."""
+        """Submit work to a helper thread; return None if the calling thread has to do it."""
         if getattr(_current, "is_in_executor", False):
             return None
         _current.is_in_executor = True
         try:
             executor = self._executor
             if executor is None:
-                # Here, since a small question needs no thread, and the import takes 10 ms.
+                # Imported late: it takes 10 ms, and small arrays need no thread.
                 from concurrent.futures import ThreadPoolExecutor
 
                 executor = self._executor = ThreadPoolExecutor(
@@ -100,7 +101,7 @@ class _Pool:
                     initializer=_begin_helper,
                 )
             return executor.submit(copy_context().run, _help, work)
-        except RuntimeError:  # the interpreter shuts down, or there can be no more threads
+        except RuntimeError:  # the interpreter shuts down, or no thread can be started
             return None
         finally:
             _current.is_in_executor = False
@@ -119,7 +120,7 @@ def _help(work: Callable[[], T]) -> T:
 
 
 def threads(number: int, name: str = "") -> "AbstractContextManager[Executor | None]":
-    """Start an executor of threads; it is None where the process ends before it had one."""
+    """Return an executor of threads as a context manager; None while the interpreter shuts down."""
     try:
         from concurrent.futures import ThreadPoolExecutor
     except RuntimeError:
@@ -128,7 +129,7 @@ def threads(number: int, name: str = "") -> "AbstractContextManager[Executor | N
 
 
 def submitted(executor: "Executor | None", work: Callable[..., T], *args: Any) -> "Future[T]":
-    """Hand work to an executor, or do it here: at the end of the process it takes no more."""
+    """Submit work to an executor, or do it on this thread if the interpreter shuts down."""
     if executor is not None and not getattr(_current, "is_in_executor", False):
         _current.is_in_executor = True
         try:
@@ -142,7 +143,7 @@ def submitted(executor: "Executor | None", work: Callable[..., T], *args: Any) -
 
 
 def done(work: Callable[..., T], *args: Any) -> "Future[T]":
-    """Do work on the calling thread, and return it as what another thread has done."""
+    """Do work on the calling thread, and return a Future of its result."""
     from concurrent.futures import Future
 
     future: Future[T] = Future()
@@ -154,7 +155,7 @@ def done(work: Callable[..., T], *args: Any) -> "Future[T]":
 
 
 _pool = _Pool()
-_current = local()  # what this thread does
+_current = local()  # `is_task` and `is_in_executor` of this thread
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.forget_threads)
 
@@ -264,10 +265,9 @@ def first_result(work: Callable[[int], int], tasks: int, threads: int) -> int:
     """
     Run ``work(0)``, ``work(1)``, ... and return the first result that is not negative, or -1.
 
-    The calling thread takes a share. Tasks start in order and no task starts after one has found
-    something, so all tasks before a finding are done: the answer does not depend on `threads`.
-    A task that has tasks itself runs them alone: the threads are busy with the others, and what
-    would wait for them in vain would keep its arrays in memory.
+    Tasks run on `threads` threads, including the calling one. They start in order, and no task
+    starts after a result, so that the result does not depend on `threads`. Nested tasks run on the
+    thread of the outer task: all others are busy, and waiting tasks would keep arrays in memory.
     """
     turn = count()
     results: dict[int, int] = {}
@@ -298,12 +298,12 @@ def first_result(work: Callable[[int], int], tasks: int, threads: int) -> int:
         take_turns()
     finally:  # no helper outlives this call: its caller may close what they read
         try:
-            # One that has not begun would find nothing left to do.
+            # Helpers that have not started are not needed.
             running = [helper for helper in helpers if not helper.cancel()]
             for helper in running:
                 helper.exception()
         except BaseException:
-            results[-1] = -1  # an interrupt while waiting stops the helpers, too
+            results[-1] = -1  # stops the helpers after an interrupt
             raise
     for helper in running:
         helper.result()
@@ -312,7 +312,7 @@ def first_result(work: Callable[[int], int], tasks: int, threads: int) -> int:
 
 @contextlib.contextmanager
 def as_task() -> Iterator[None]:
-    """Keep to this thread: it is one of many that somebody else keeps busy."""
+    """Run tasks in a ``with`` block on this thread only, such as in a worker of dask."""
     before = getattr(_current, "is_task", False)
     _current.is_task = True
     try:
@@ -322,7 +322,7 @@ def as_task() -> Iterator[None]:
 
 
 class OrderedMerge(Generic[T]):
-    """Parts merged in the order of their tasks, whenever they come."""
+    """Merge parts in the order of their tasks; they may be added in any order."""
 
     def __init__(self, merge: Callable[[T, T], T]) -> None:
         self.total: T | None = None
@@ -336,13 +336,13 @@ class OrderedMerge(Generic[T]):
             self._waiting[task] = part
             while self._next in self._waiting:
                 following = self._waiting.pop(self._next)
-                # A part may be None itself.
+                # A part may be None.
                 self.total = self._merge(self.total, following) if self._next else following  # type: ignore[arg-type]
                 self._next += 1
 
 
 def in_parts(work: Callable[[int, int], None], starts: Sequence[int], stop: int) -> None:
-    """Call ``work(start, next start)`` for all parts of a range, on all threads."""
+    """Call ``work(start, next start)`` for consecutive parts of a range, on all threads."""
     ends = [*starts[1:], stop]
 
     def part(task: int) -> int:
@@ -353,5 +353,5 @@ def in_parts(work: Callable[[int, int], None], starts: Sequence[int], stop: int)
 
 
 def in_background(work: Callable[[], T]) -> "Future[T]":
-    """Begin `work` on another thread; what it raises, its result raises."""
+    """Start `work` on another thread and return its Future."""
     return _pool.submit(work) or done(work)

@@ -1,4 +1,4 @@
-"""Arrays that are not in memory as a whole: in files, in chunked stores, in iterators, in dask."""
+"""Arrays that are not in memory as a whole: maps, zarr, h5py, dask and iterators of chunks."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +27,12 @@ def block_shape(
     order: Sequence[int] | None = None,
 ) -> Shape:
     """
-    Return the shape of blocks of about `enough` elements, or more where units are larger.
+    Return the shape of blocks of about `enough` elements, or of one unit if that is larger.
 
-    Units are what is read as a whole, and runs what better is. A block holds whole ones of all
-    arrays if they line up where they fit, else it is as long as the longest on each axis, and some
-    are read twice. It grows along the last axis first, or the last of `order`, as memory does.
+    `units` are the shapes that have to be read as a whole, such as chunks, and `runs` those that
+    are faster to read as a whole, such as pages. A block is a multiple of both on each axis if that
+    `fits` in memory. Otherwise it has the largest length on each axis, and some units are read
+    twice. Blocks grow along the last axis first, or along the last axis of `order`.
     """
     both = (*units, *runs)
     for parts, common in (both, lcm), (both, _longest), (units, lcm), (units, _longest):
@@ -48,11 +49,11 @@ def block_shape(
 
 
 def _longest(*lengths: int) -> int:
-    return max(lengths)  # of one, too, which max itself takes for a sequence
+    return max(lengths)  # max(x) of one length would raise
 
 
 def max_chunk_elements(block: Shape, chunks: Shape, whole: Shape) -> int:
-    """Return how many elements the chunks have that a block may touch, wherever it is."""
+    """Return the largest number of elements in the chunks that a block may overlap."""
     return prod(
         chunk * min(-(-length // chunk) + (length % chunk != 0), -(-n // chunk))
         for length, chunk, n in zip(block, chunks, whole, strict=True)
@@ -61,7 +62,7 @@ def max_chunk_elements(block: Shape, chunks: Shape, whole: Shape) -> int:
 
 @dataclass(frozen=True)
 class Grid:
-    """A whole cut into blocks of one shape, but for those at its ends; numbered in C order."""
+    """A partition of an array into blocks of one shape, smaller at the ends, in C order."""
 
     shape: Shape
     block: Shape
@@ -73,7 +74,7 @@ class Grid:
         return [-(-n // step) for n, step in zip(self.shape, self.block, strict=True)]
 
     def corner(self, number: int) -> Shape:
-        """Return the index of a block's first element."""
+        """Return the index of the first element of a block."""
         corner = []
         for count, step in zip(reversed(self._counts()), reversed(self.block), strict=True):
             number, position = divmod(number, count)
@@ -81,7 +82,7 @@ class Grid:
         return tuple(reversed(corner))
 
     def region(self, number: int) -> Region:
-        """Return the place of a block."""
+        """Return the slices of a block."""
         return tuple(
             slice(start, min(start + step, n))
             for start, step, n in zip(self.corner(number), self.block, self.shape, strict=True)
@@ -96,14 +97,18 @@ def operand_region(operand_shape: Shape, region: Region) -> Region:
     )
 
 
-MEMORY_LIMIT = 1 << 28  # bytes of blocks in memory at a time, unless memory_limit= is passed
+# The default limit of memory for chunks in bytes, 256 MiB.
+MEMORY_LIMIT = 1 << 28
 
 _ZARR = Zarr()
 STORES = (_ZARR, H5py(), StoredFields())
 
 
 def chunked_pair(memory_limit: Any, **arrays: Any) -> ChunkedPair | None:
-    """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
+    """Return one or two arrays as a pair that is read in blocks; None if all are in memory.
+
+    The names of the keywords are used in errors.
+    """
     require_bytes(memory_limit)
     limit = max(1, int(min(memory_limit, sys.maxsize)))
     if IN_MEMORY_TYPES.issuperset(map(type, arrays.values())):
@@ -131,7 +136,7 @@ def chunked_pair(memory_limit: Any, **arrays: Any) -> ChunkedPair | None:
 
 
 def is_stream(x: Any) -> bool:
-    """Tell whether x is an iterator of chunks; an array that can be iterated is none."""
+    """Return True if x is an iterator of chunks, and not an array."""
     return (
         type(x) not in IN_MEMORY_TYPES and isinstance(x, Iterator) and not hasattr(x, "__array__")
     )
@@ -143,6 +148,6 @@ def _is_dask(x: Any) -> bool:
 
 
 def _mapped(arrays: tuple[Any, ...]) -> int:
-    """Return the bytes of files that are touched if maps are read in place."""
+    """Return the size in bytes of the mapped memory of all memory maps."""
     bounds = (np.lib.array_utils.byte_bounds(x) for x in arrays if type(x) is np.memmap)
     return sum(last - first for first, last in bounds)

@@ -1,4 +1,7 @@
-"""Blocks of arrays that are in files, stores and dask."""
+"""Arrays in memory, memory maps and stores that are read region by region (`Source`), and `Blocks`.
+
+`Blocks` is the `ChunkedPair` of such arrays.
+"""
 
 import mmap
 import os
@@ -18,8 +21,11 @@ from ..._core.threads import OrderedMerge, first_result, get_num_threads
 from ...interop.stores import StoredField
 from . import STORES, Grid, Region, Shape, block_shape, max_chunk_elements, operand_region
 
-_PAGE_BYTES = 4096  # bytes of a page, the least that is read from a mapped file
-_MADV_PAGEOUT = 21  # of Linux's madvise: drop what can be read again, and keep the rest
+# The size of a page of memory in bytes, the smallest part of a map that is read.
+_PAGE_BYTES = 4096
+# The advice MADV_PAGEOUT of Linux's madvise, which Python lacks: write modified pages to swap, and
+# drop all others.
+_MADV_PAGEOUT = 21
 
 
 class Source:
@@ -30,25 +36,25 @@ class Source:
     chunks: Shape | None = None
 
     number: Any = None
-    """The number that it is, if it is Python's."""
+    """The value, if it is a Python number."""
 
     order: tuple[int, ...] | None = None
-    """The axes from the one along which elements are farthest apart to that of neighbours."""
+    """The axes in the order of decreasing strides."""
 
     run: Shape | None = None
-    """What is better read as a whole, but need not be."""
+    """The shape that is faster to read as a whole, if any."""
 
     element_bytes: int | None = None
-    """The bytes of memory that reading an element takes, if not its own."""
+    """The bytes that are read for each element, if more than its size."""
 
     fills = False
-    """Whether `read` copies into the memory that it is given."""
+    """Whether `read` copies into its argument `memory`."""
 
     def overhead_bytes(self, block: Shape) -> int:
-        """Return the bytes that reading a block may take beside it."""
+        """Return the bytes of memory that reading a block takes in addition to the block."""
         if self.chunks is None:
             return 0
-        # Each chunk that it touches, as it is kept and unpacked.
+        # Each overlapping chunk is in memory twice: compressed (at most its size) and decompressed.
         block_shape = block[len(block) - len(self.chunks) :]
         return (
             2
@@ -57,18 +63,18 @@ class Source:
         )
 
     def read(self, region: Region, memory: NDArray | None = None) -> Any:
-        """Return a region; in `memory`, a vector of the array's dtype, if it is of use."""
+        """Return a region, in the vector `memory` of the array's dtype if the source `fills` it."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Raise an error if what was read is not what was there at the start."""
+        """Raise OSError if the array has changed while it was read."""
 
     def close(self) -> None:
-        """Let go of what was opened for reading."""
+        """Close the files that were opened for reading."""
 
 
 def source_of(x: Any, name: str) -> Source:
-    """Return how an array is read; the name is for errors."""
+    """Return the source of an array; `name` is used in errors."""
     for store in STORES:
         if store.owns(x):
             return StoreSource(store, x, name)
@@ -78,7 +84,7 @@ def source_of(x: Any, name: str) -> Source:
 
 
 def dtypes_of(parts: Sequence[Any]) -> tuple[np.dtype[Any], ...]:
-    """Return the dtypes that arrays are compared in: a number takes that of the array it meets."""
+    """Return the dtypes of arrays; a Python number takes that of the other array (NEP 50)."""
     met = next((part.dtype for part in parts if part.number is None), None)
     return tuple(
         part.dtype if part.number is None or met is None else strengthen(part.number, met).dtype
@@ -87,7 +93,7 @@ def dtypes_of(parts: Sequence[Any]) -> tuple[np.dtype[Any], ...]:
 
 
 class ArraySource(Source):
-    """An array in memory, of which regions are views; or a number, which is its own part."""
+    """An array in memory, whose regions are views, or a number."""
 
     def __init__(self, x: Any, name: str) -> None:
         self.number = x if is_weak(x) else None
@@ -95,12 +101,12 @@ class ArraySource(Source):
         self.shape, self.dtype = self._array.shape, self._array.dtype
 
     def read(self, region: Region, memory: NDArray | None = None) -> Any:
-        # A number takes the dtype of what it meets, an array of no axes does not.
+        # A Python number is weak (NEP 50), an array of no axes is not.
         return self._array[region] if self.number is None else self.number
 
 
 class StoreSource(Source):
-    """An array of a store."""
+    """An array of a store, such as zarr or h5py."""
 
     def __init__(self, store: Store, x: Any, name: str) -> None:
         self._store, self._x = store, x
@@ -111,7 +117,7 @@ class StoreSource(Source):
                 raise ValueError(msg)
             self._state = store.state(x)
             self.shape, self.dtype, self.chunks = tuple(x.shape), np.dtype(x.dtype), store.chunks(x)
-            if isinstance(x, StoredField):  # whole records are read for one of their fields
+            if isinstance(x, StoredField):  # whole records are read for one field
                 self.element_bytes = x.records.dtype.itemsize
         except Exception as error:
             raise self._unreadable("not be opened", error) from error
@@ -147,11 +153,11 @@ class StoreSource(Source):
 
 class MemmapSource(Source):
     """
-    A memory map, read through its file.
+    A memory map, read from its file.
 
-    So no page of it stays in memory, and a file that was cut is an error: a touch of what is
-    mapped beyond the end would be the end of the process. A private map, one whose file is not to
-    be found, and small steps through a file are copied from the map, and its pages are let go.
+    So its pages do not stay in memory, and a truncated file raises OSError, whereas an access to a
+    map beyond the end of the file would kill the process. Private maps, maps whose file is unknown,
+    and views with small strides are copied from the map, whose pages are then dropped.
     """
 
     fills = True
@@ -161,7 +167,7 @@ class MemmapSource(Source):
         self._array = x.view(np.ndarray)
         self.shape, self.dtype = x.shape, x.dtype
         steps = [abs(step) for step in x.strides]
-        # An axis of one element has no order.
+        # Axes of one element come first: their strides have no meaning.
         self._axes = sorted(range(x.ndim), key=lambda k: (x.shape[k] > 1, -steps[k], k))
         self.order = tuple(self._axes)
         self._step = x.strides[self._axes[-1]] if x.size > 1 else x.itemsize
@@ -198,9 +204,9 @@ class MemmapSource(Source):
         return result
 
     def _fill(self, file: int, start: int, block: NDArray) -> None:
-        """Read runs that are contiguous in the file."""
+        """Fill a block from a file, one contiguous run at a time."""
         if sys.platform == "win32":
-            raise NotImplementedError  # where a map lies in its file is known on Linux alone
+            raise NotImplementedError  # the offset of a map in its file is known on Linux only
         steps = [self._map.strides[k] for k in self._axes]
         length, outer = block.itemsize, block.ndim
         while outer and (block.shape[outer - 1] == 1 or steps[outer - 1] == length):
@@ -229,7 +235,7 @@ class MemmapSource(Source):
     def _drop_pages(self) -> None:
         held = self._map._mmap
         if held is not None and sys.platform != "win32":
-            # What was written to a private map is nowhere else.
+            # MADV_DONTNEED would lose what was written to a private map.
             with suppress(OSError):
                 held.madvise(_MADV_PAGEOUT if self._map.mode == "c" else mmap.MADV_DONTNEED)
 
@@ -241,9 +247,10 @@ class MemmapSource(Source):
 
 def _locate_in_file(x: NDArray) -> tuple[str, int] | None:
     """
-    Return the file that an array's memory is shared with, and where in the file it begins.
+    Return the path of the file that an array is mapped from, and its offset there in bytes.
 
-    Linux knows both of any view; a map knows its name and offset of the time it was made.
+    They are read from Linux's /proc, since the attributes of a memmap do not follow views and
+    renamed files.
     """
     address = x.__array_interface__["data"][0]
     try:
@@ -263,12 +270,13 @@ def _text(region: Region) -> str:
     return f"[{', '.join(f'{part.start}:{part.stop}' for part in region)}]"
 
 
-# Long enough to hide the cost of a call, short enough for a block to stay in a core's caches.
+# The size of a block in bytes, of all arrays: large enough to hide the cost of a call, and small
+# enough for the caches of a core.
 _BLOCK_BYTES = 4 << 20
 
 
 class Blocks:
-    """One or two arrays as blocks in C order: each thread reads one, and looks at it."""
+    """One or two arrays in blocks, in C order; each thread reads a block and compares it."""
 
     counted = True
 
@@ -302,7 +310,7 @@ class Blocks:
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[Grid, int, Callable[[int], list[Any]]]]:
-        """Give the blocks, how many threads have memory for one, and how block i is read."""
+        """Yield the blocks, the number of threads, and a function that reads block i."""
         stand_ins = [np.broadcast_to(False, shape) for shape in self.shapes()]
         whole = broadcast_shape(stand_ins, self._names)
         grid, threads = self._plan(whole)
@@ -326,14 +334,14 @@ class Blocks:
                 source.close()
 
     def _plan(self, whole: Shape) -> tuple[Grid, int]:
-        """Return blocks that fit the memory, and how many at a time do."""
+        """Return blocks that fit into the memory limit, and how many fit at the same time."""
         units = [_on_axes(whole, source.chunks, source) for source in self._sources]
         runs = [_on_axes(whole, source.run, source) for source in self._sources]
         orders = [x.order for x in self._sources if x.order and len(x.order) == len(whole)]
         itemsize = max(1, sum(x.element_bytes or x.dtype.itemsize for x in self._sources))
 
         def needed(block: Shape) -> int:
-            """Arrays are read one after the other."""
+            """Return the bytes to read a block; the arrays are read one after the other."""
             return prod(block) * itemsize + max(
                 source.overhead_bytes(block) for source in self._sources
             )
@@ -366,6 +374,6 @@ def _memory(source: Source, grid: Grid) -> NDArray | None:
 
 
 def _on_axes(whole: Shape, source_shape: Shape | None, source: Source) -> Shape:
-    """Return a shape of a source's on the axes of the broadcast shape."""
+    """Return a shape of a source with leading ones, on the axes of the broadcast shape."""
     lengths = source_shape or (1,) * len(source.shape)
     return (1,) * (len(whole) - len(lengths)) + lengths

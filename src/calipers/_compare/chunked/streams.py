@@ -1,4 +1,4 @@
-"""Iterators of chunks that follow each other along axis 0, compared as they come."""
+"""Iterators of chunks along axis 0, which are compared while they are read."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-# Blocks in memory at a time: one is worked on while another is read.
+# The number of blocks in memory at a time: one is compared while the next is read.
 MAX_BLOCKS_IN_MEMORY = 2
 
 
@@ -32,8 +32,8 @@ def overlapped(
     """
     Yield ``work(*block)`` of each block in turn.
 
-    Blocks are read by the calling thread: iterators and files may not like another. `may_overlap`
-    tells of the block that was read last whether it stays as it is while the next is read.
+    Blocks are read by the calling thread, since iterators and files may not support other threads.
+    `may_overlap` returns True if reading the next block does not overwrite the last one.
     """
     with threads(1, "calipers-blocks") as helper:
         begun: Future[Result] | None = None
@@ -49,11 +49,12 @@ def overlapped(
             yield begun.result()
 
 
-_BLOCK_BYTES = 8 << 20  # bytes of a block of an array that has no chunks
+# The size in bytes of the blocks of an array that is compared with an iterator and has no chunks.
+_BLOCK_BYTES = 8 << 20
 
 
 class Streams:
-    """One or two arrays of which one at least comes in chunks; lengths are known at the end."""
+    """One or two arrays, at least one of them an iterator of chunks of unknown total length."""
 
     counted = False
 
@@ -67,7 +68,7 @@ class Streams:
 
     @cached_property
     def _streams(self) -> dict[str, "_Chunks"]:
-        """What is taken row by row; their first chunks are read now, which tell of dtypes."""
+        """The arrays that are read by rows. Their first chunks are read now, to know the dtypes."""
         streams = {
             name: _Chunks(x, name, self._largest)
             for name, x in self._arrays.items()
@@ -102,7 +103,7 @@ class Streams:
             with closing(self._each(part)) as parts:
                 result = next(parts, None)
                 for following in parts:
-                    result = merge(result, following)  # type: ignore[arg-type]  # None is one, too
+                    result = merge(result, following)  # type: ignore[arg-type]  # may be None
         except UnevenError:
             self._skip()
             raise
@@ -125,7 +126,7 @@ class Streams:
                 source.close()
 
     def _may_overlap(self) -> bool:
-        """Tell whether chunks stay as they are while the next are read."""
+        """Return True if reading the next chunks does not overwrite these."""
         return all(stream.settled and not stream.reuses for stream in self._streams.values())
 
     def _finish(self) -> None:
@@ -133,7 +134,7 @@ class Streams:
             source.finish()
 
     def _aligned_blocks(self) -> Iterator[tuple[Any, ...]]:
-        """Yield what all streams have in common of the chunks that they are at, without copies."""
+        """Yield blocks of equal length of all arrays, as views of their chunks."""
         self._require_axes()
         whole = {
             name: self._read_whole(name, source)
@@ -160,7 +161,7 @@ class Streams:
                 raise UnevenError(msg)
 
     def _read_whole(self, name: str, source: Source) -> Any:
-        """Read what meets each chunk."""
+        """Return an array that is compared with each chunk."""
         if isinstance(source, ArraySource):
             return source.read(tuple(slice(0, n) for n in source.shape))
         _require_memory(name, prod(source.shape), source, self._largest)
@@ -189,16 +190,16 @@ class Streams:
 
 
 class _Chunks:
-    """The chunks of one array, of which any number of rows is taken at a time."""
+    """The chunks of one array, from which any number of rows is taken at a time."""
 
-    number = None  # what it is not
+    number = None  # see Source.number
 
     def __init__(
         self, chunks: Iterator[Any], name: str, largest: int, source: Source | None = None
     ) -> None:
         self._chunks, self._name, self._largest, self._source = chunks, name, largest, source
         self._number, self._rows, self._used = -1, 0, 0
-        self.settled = source is not None  # whether it is known if chunks are overwritten
+        self.settled = source is not None  # whether `reuses` is final
         self.reuses = False
         self._chunk: NDArray | None = None
         self._row: tuple[Shape, np.dtype[Any]] | None = None
@@ -210,7 +211,7 @@ class _Chunks:
 
     @property
     def shape(self) -> Shape:
-        """The shape of what was taken; of an array whose length is known, its shape."""
+        """The shape of the rows that were taken, or of the array if its length is known."""
         if self._source is not None:
             return self._source.shape
         return (self._rows, *(() if self._row is None else self._row[0]))
@@ -222,11 +223,11 @@ class _Chunks:
         return FLOAT64 if self._row is None else self._row[1]
 
     def counted(self) -> str:
-        """Tell how many rows there were."""
+        """Return a text with the number of rows."""
         return f"has {self.shape[0]} rows" if self._number >= 0 else "has no chunk"
 
     def ahead(self) -> int:
-        """Return how many rows of a chunk are left to take: 0 at the end of all."""
+        """Return the number of rows that remain in the current chunk, or 0 at the end."""
         while self._chunk is None or self._used == len(self._chunk):
             following = next(self._chunks, _END)
             if following is _END:
@@ -242,7 +243,7 @@ class _Chunks:
         return len(self._chunk) - self._used
 
     def _require_expected(self) -> None:
-        """Refuse a chunk that has overwritten one which may have been compared at that time."""
+        """Raise ValueError if a chunk overwrites one that may still be being compared."""
         if self._number > 1 and not self.reuses:
             msg = (
                 f"chunk {self._number} of {self._name} uses the memory of the chunk before it, but "
@@ -257,7 +258,7 @@ class _Chunks:
         return self._chunk[start : start + rows]
 
     def skip(self) -> None:
-        """Read to the end, to know how long it is, unless that is known."""
+        """Read to the end to find the length, unless it is known."""
         while self._source is None and (rows := self.ahead()):
             self.take(rows)
 
@@ -287,7 +288,7 @@ _END = object()
 
 
 def _share_memory(a: Any, b: Any) -> bool:
-    """Return True if two chunks may lie in the same memory."""
+    """Return True if two chunks may share memory."""
     a, b = (x if isinstance(x, np.ndarray) else numbers_of(x) for x in (a, b))
     return np.may_share_memory(a, b)
 
@@ -310,9 +311,9 @@ def _text(row: Any) -> str:
 
 
 def _require_memory(name: str, size: int, source: Source, largest: int) -> None:
-    """Refuse to read more at a time than the limit leaves."""
+    """Raise ValueError if reading `size` elements exceeds the memory limit of a block."""
     block = (1, *source.shape[1:]) if size < prod(source.shape) else source.shape
-    # What is unpacked is of one side, and of one block.
+    # Only one array and one block is decompressed at a time.
     needed = max(size * source.dtype.itemsize, source.overhead_bytes(block) // MAX_BLOCKS_IN_MEMORY)
     if needed > largest:
         msg = (
@@ -324,7 +325,7 @@ def _require_memory(name: str, size: int, source: Source, largest: int) -> None:
 
 
 def _bands(name: str, source: Source, largest: int) -> Iterator[NDArray]:
-    """Read an array by whole rows: as many as its chunks have, or as make a block."""
+    """Yield an array in bands of rows: as many as a chunk has, or as make a block."""
     width = max(1, prod(source.shape[1:]))
     row = width * source.dtype.itemsize
     rows = source.chunks[0] if source.chunks else _BLOCK_BYTES // row
