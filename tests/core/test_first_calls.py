@@ -37,7 +37,7 @@ for thread in threads:
     thread.join()
 assert threading.active_count() == 1, threading.enumerate()
 """
-PATIENT = "import calipers._core.jit\ncalipers._core.jit._SILENT_SECONDS = 100.0\n"
+PATIENT = "import calipers._core.jit\ncalipers._core.jit._ANNOUNCE_AFTER_SECONDS = 100.0\n"
 AT_EXIT = """
 import atexit
 import numpy as np, calipers

@@ -245,8 +245,8 @@ def test_threads_are_resized_while_others_ask():
 
 def test_a_task_may_hand_out_tasks():
     code = """
-from calipers._core.threads import as_task, first_found
-print(first_found(lambda i: first_found(lambda j: i if j == i == 40 else -1, 50, 2), 50, 2))
+from calipers._core.threads import as_task, first_result
+print(first_result(lambda i: first_result(lambda j: i if j == i == 40 else -1, 50, 2), 50, 2))
 """
     done = run_python(code, CALIPERS_NUM_THREADS="2")
     assert done.stdout == "40\n", done.stderr
