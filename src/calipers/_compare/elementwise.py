@@ -43,7 +43,7 @@ _LONG_ROW_ELEMENTS = 1 << 14
 # Arrays of at most this many bytes that are not in C order are copied: 128 KiB is about the size of
 # the buffers that a pass without a copy needs.
 _MAX_COPIED_BYTES = 1 << 17
-# The dtypes of scalars whose dtype does not depend on the other operand.
+# The dtypes of the scalar types that `fast_agree` supports.
 _FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
 _ARRAYS_AND_NUMBERS = IN_MEMORY_TYPES - {list, tuple}
 

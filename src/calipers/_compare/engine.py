@@ -324,7 +324,7 @@ def _compare_block(
 ) -> Comparison:
     """Return the report of two blocks at `corner` of an array of some shape.
 
-    A shape of None is that of an array whose last block this is so far, along axis 0.
+    If `shape` is None, the length of the array is unknown; it is assumed to end with this block.
     """
     pair = elementwise.as_pair(actual, expected, _NAMES)
     for name, x in zip(_NAMES, pair[:2], strict=True):

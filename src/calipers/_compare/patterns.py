@@ -177,7 +177,7 @@ def _transposes(a: Any, b: Any) -> Iterator[tuple[str, Any]]:
     for i, j in reversed(list(combinations(axes, 2))):
         if b.shape[i] > 1 or b.shape[j] > 1:
             orders.append(tuple({i: j, j: i}.get(k, k) for k in axes))
-    if b.ndim <= 5:  # 120 orders, most of which fail at their first elements
+    if b.ndim <= 5:  # at most 120 orders, and most fail at their first elements
         orders += [order for order in permutations(axes) if order not in orders]
     for order in orders:
         if order != axes and tuple(b.shape[k] for k in order) == tuple(a.shape):

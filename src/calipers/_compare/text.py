@@ -18,11 +18,14 @@ from .report_data import ComparisonData, Difference, worst_leaf
 if TYPE_CHECKING:
     from .statistics import Criteria
 
-_MAX_LEAVES = 8  # leaves that differ, or dtypes, that a report lists before it counts the others
-_WORST_ROWS = 19  # lines of the worst leaf's report
+# The number of failing leaves, or of dtypes with their tolerances, that a report lists.
+_MAX_LEAVES = 8
+# The number of rows of the report of the worst leaf.
+_WORST_ROWS = 19
+# The widths in columns of a leaf's path before its description, and of a path in a row of its own.
 _NAME_WIDTH, _PATH_WIDTH = 24, 66
 _COLUMNS = ("actual", "expected", "error/tol", "absolute", "relative", "ULP")
-_GLUE = "\N{NO-BREAK SPACE}"  # a space at which no line ends
+_GLUE = "\N{NO-BREAK SPACE}"  # a space at which rows are not wrapped
 _NARROW = ("actual", "expected", "error/tol", "abs", "rel", "ULP")
 
 

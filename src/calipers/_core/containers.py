@@ -93,8 +93,8 @@ class FlatArguments:
     Attributes
     ----------
     leaves : tuple
-        The arguments that are no containers, and the leaves of containers. A container none of
-        whose leaves `counts` is a leaf itself.
+        The arguments that are not containers, and the leaves of containers. A container is itself
+        a leaf if `counts` is false for all of its leaves.
     owners : tuple of int
         The index of the argument that each leaf is part of.
     paths : tuple of str

@@ -1,4 +1,4 @@
-"""What results depend on besides inputs: versions, threads, flags of libraries."""
+"""Versions, threads and flags of libraries, on which results depend in addition to the inputs."""
 
 import importlib.metadata
 import operator

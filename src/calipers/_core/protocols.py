@@ -149,7 +149,7 @@ class Differentiated:
     used: tuple[int, ...] = ()
     """Inputs whose memory f uses directly instead of its arguments; they cannot be perturbed."""
     value_indices: dict[int, tuple[NDArray, ...]] = field(default_factory=dict)
-    """For each sparse input, the indices of its specified values; empty if all are specified."""
+    """For each sparse input, the indices of the values in its array; empty if it has all."""
 
 
 class ContainerLibrary(Protocol):
