@@ -45,7 +45,7 @@ class DTypeObject(Protocol):
 
 
 DTypeLike: TypeAlias = npt.DTypeLike | DTypeObject
-"""What NumPy converts to a dtype, names of formats, and dtypes of other libraries."""
+"""Objects that NumPy converts to a dtype, names of formats, and dtypes of other libraries."""
 
 
 FormatLike: TypeAlias = FormatName | DTypeObject | type[Any]
@@ -66,7 +66,7 @@ class ArrayObject(Protocol):
 
 
 ArrayLike: TypeAlias = npt.ArrayLike | ArrayObject | date | timedelta | Decimal | Fraction
-"""What NumPy converts to an array, arrays of other libraries, and exact and calendar numbers."""
+"""Objects that NumPy converts to an array, other arrays, and exact and calendar numbers."""
 
 Chunks: TypeAlias = Iterable[ArrayLike]
 """Chunks of an array that follow each other along axis 0."""
