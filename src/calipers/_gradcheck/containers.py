@@ -127,7 +127,7 @@ class Structure:
         return not (self._nested or self._sparse or self.outputs)
 
     @property
-    def places(self) -> dict[int, tuple[NDArray, ...]]:
+    def value_indices(self) -> dict[int, tuple[NDArray, ...]]:
         """Where in each sparse matrix the values are that its array has, by its position."""
         return {k: matrix.places for k, matrix in self._sparse.items()}
 
