@@ -64,7 +64,7 @@ def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
     count, m = values.shape
     rooms = [_room(m) for _ in range(count)]
     for k, room in enumerate(rooms):
-        START[base.dtype](states, k, base, room.kept, values[k], errors[k])
+        START[base.dtype](states, k, base, room.estimates, values[k], errors[k])
     # Steps that are far too large are part of the search; f need not warn of them.
     with np.errstate(all="ignore"):
         _climb(base, evaluate, outs, rooms)

@@ -114,7 +114,7 @@ def advance(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     else:
         state.t = state.top = conclude(state, base, room, values, errors)
         state.rung = state.tail = 0
-        forget(room.kept, 0, base.size)
+        forget(room.estimates, 0, base.size)
     return state.t
 
 
@@ -197,7 +197,7 @@ def climb_columns(
         c = stride * j
         value = coords[c]
         low, high = measure(state, value, j, reach)
-        begin(state, base, room.kept, row, error)
+        begin(state, base, room.estimates, row, error)
         length, side = state.length, state.side
         t = state.t
         while t > 0:

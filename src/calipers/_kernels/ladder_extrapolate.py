@@ -95,7 +95,7 @@ class Room(NamedTuple):
     differences: Any
     sizes: Any
     bends: Any
-    kept: Any
+    estimates: Any
 
 
 @jitable
@@ -252,7 +252,7 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
     those are many, estimates of one part are alike by chance, of both hardly. The slope to a side
     of x is off by half of a bend.
     """
-    kept = room.kept
+    kept = room.estimates
     order = int(state.order)
     per_rounding = noise_left(state, k, 0.0, 1.0)
     noise_alone = noise_left(state, k, noise * _grown(state, k), 0.0)
@@ -306,7 +306,7 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
 @jitable
 def extrapolate_again(state: Any, room: Any, first: int, noise: float, i: int) -> None:
     """Extrapolate output i once more from a rung on, by another noise."""
-    forget(room.kept, i, i + 1)
+    forget(room.estimates, i, i + 1)
     for k in range(first, state.rung + 1):
         extrapolate(state, k, noise, room, i, i + 1)
 
@@ -321,7 +321,7 @@ def reaches_over_0(state: Any) -> bool:
 @jitable
 def settled(state: Any, base: Any, room: Any) -> bool:
     """Tell whether no output has anything to gain from a smaller step."""
-    kept, sizes, k = room.kept, room.sizes, state.rung
+    kept, sizes, k = room.estimates, room.sizes, state.rung
     if k < (3 if reaches_over_0(state) else 2):
         return False
     counts = bends_count(state)

@@ -175,7 +175,7 @@ def far_to_go(state: Any, room: Any, i: int, noise: float) -> Any:
         k -= 1
     if _changes_to_come(state, room, k, i, noise) == math.inf:
         return math.inf
-    return _changes_to_come(state, room, int(room.kept[RUNG, i]), i, 0.0)
+    return _changes_to_come(state, room, int(room.estimates[RUNG, i]), i, 0.0)
 
 
 @jitable

@@ -158,8 +158,8 @@ def _by_shorter_steps(
     """Return value and error of output i: those of shorter steps where they contradict these."""
     if contradiction(state, room, i, value, error, noise) == 0:
         return value, error
-    extrapolate_again(state, room, int(room.kept[RUNG, i]) + 1, noise, i)
-    value, error = room.kept[BEST, i], room.kept[ERROR, i]
+    extrapolate_again(state, room, int(room.estimates[RUNG, i]) + 1, noise, i)
+    value, error = room.estimates[BEST, i], room.estimates[ERROR, i]
     return value, max(error, contradiction(state, room, i, value, error, noise))
 
 
@@ -170,7 +170,7 @@ def _note_pieces(state: Any, room: Any, i: int, largest: float, errors: Any) -> 
 
     Ladders before saw no jump if all of their steps were shorter than a piece: their errors grow.
     """
-    jump = room.kept[JUMP]
+    jump = room.estimates[JUMP]
     known = jump[i] > 0
     jump[i] = max(jump[i], jump_of(state, room, i, largest))
     if jump[i] > 0 and not known and state.attempt > 0 and not _is_shorter(state):
@@ -235,7 +235,7 @@ def _takes_over(
     if not better:
         return bool(known_error == math.inf)
     # What is bounded has small slopes over long steps, whatever they are at x.
-    seen = abs(value) > error and _limited(state, room.sizes, room.kept, i, error, noise)
+    seen = abs(value) > error and _limited(state, room.sizes, room.estimates, i, error, noise)
     return bool(state.guess == 0 or seen) and not _leaves(state, room, i, value, error, noise)
 
 
