@@ -369,5 +369,5 @@ calipers.compare(np.ones(3), np.zeros(3))
 print(*made)
 """
     made = run_python(code, CALIPERS_CACHE="0").split()
-    assert {"tally", "first_apart"} <= set(made)
+    assert {"tally", "first_mismatch"} <= set(made)
     assert not {"survey", "measure", "within", "note_mismatches"} & set(made)

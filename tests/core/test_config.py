@@ -10,7 +10,7 @@ import pytest
 
 import calipers
 from calipers._core.jit import cache_folder
-from calipers._kernels.closeness import first_apart
+from calipers._kernels.closeness import first_mismatch
 
 
 def test_it_prints_what_it_returns(capsys, monkeypatch, tmp_path):
@@ -28,10 +28,10 @@ def test_it_prints_what_it_returns(capsys, monkeypatch, tmp_path):
 def test_it_has_the_digest_of_the_sources_as_the_names_of_cached_files(monkeypatch):
     sources = calipers.show_config(mode="dicts")["sources"]
     assert re.fullmatch("[0-9a-f]{8}", sources)
-    folder = cache_folder(first_apart)
+    folder = cache_folder(first_mismatch)
     if folder is not None:
         assert calipers.allclose([1.0], [1.0])
-        assert list(Path(folder).glob(f"closeness.first_apart-*-{sources}-*.nbc"))
+        assert list(Path(folder).glob(f"closeness.first_mismatch-*-{sources}-*.nbc"))
 
 
 def test_many_versions_take_more_than_a_line(capsys, monkeypatch):

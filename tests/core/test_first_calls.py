@@ -12,7 +12,7 @@ import pytest
 
 import calipers
 from calipers._core.jit import Compilations, cache_folder, no_cache
-from calipers._kernels.closeness import first_apart
+from calipers._kernels.closeness import first_mismatch
 from tests.data.terminal import on_a_terminal
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
@@ -118,7 +118,7 @@ def test_the_command_has_lines_in_place_of_the_message(tmp_path):
 
 def test_calls_that_read_the_cache_start_no_thread():
     assert calipers.allclose([1.0], [1.0])
-    assert cache_folder(first_apart) is not None
+    assert cache_folder(first_mismatch) is not None
     code = "import threading; threading.Thread.start = None\n"
     code += "import calipers; calipers.allclose([1.0], [1.0])"
     assert on_a_terminal("-c", code) == (0, "", "")

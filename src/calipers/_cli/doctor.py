@@ -19,10 +19,10 @@ def warmup() -> int:
     compile. Kernels that are in the cache are not compiled again.
     """
     from .._core.jit import cache_folder, compilations, no_cache
-    from .._kernels.closeness import first_apart
+    from .._kernels.closeness import first_mismatch
     from .installation import cache_description, warmup_steps
 
-    if cache_folder(first_apart) is None:
+    if cache_folder(first_mismatch) is None:
         msg = f"there is no cache to fill: {no_cache()}"
         raise click.ClickException(msg)
     compilations.announced = True  # the lines say it

@@ -13,7 +13,7 @@ import numpy as np
 from .._core.environment import basis, versions
 from .._core.jit import Kernels, cache_folder, no_cache, source_stamp
 from .._core.libraries import install_command
-from .._kernels.closeness import FIRST_APART, MASK, first_apart
+from .._kernels.closeness import FIRST_MISMATCH, MASK, first_mismatch
 from .._kernels.comparison import TALLIES
 from .._kernels.equality import FIRST_NONFINITE, FIRST_UNEQUAL, FIRST_UNEQUAL_STRIDED
 
@@ -22,7 +22,7 @@ _NO_CUDA = f"numba-cuda is not installed: {install_command()}"
 _NOT_ASKED = "not queried: show_config(devices=True) queries the driver"
 _FLOATS, _NUMBERS = ("float64", "float32"), ("float64", "float32", "int64")
 _COMMON = (
-    ("allclose", FIRST_APART, _NUMBERS),
+    ("allclose", FIRST_MISMATCH, _NUMBERS),
     ("isclose", MASK, _NUMBERS),
     ("array_equal", FIRST_UNEQUAL, _NUMBERS),
     ("array_equal, strided", FIRST_UNEQUAL_STRIDED, _FLOATS),
@@ -92,7 +92,7 @@ def _wrapped(items: Iterable[str]) -> list[str]:
 
 def cache_description() -> str:
     """Say where kernels are kept, a folder that Numba has seen to be writable, and how many."""
-    folder = cache_folder(first_apart)
+    folder = cache_folder(first_mismatch)
     if folder is None:
         return f"none: {no_cache()}"
     sizes = []

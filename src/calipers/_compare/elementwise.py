@@ -31,7 +31,13 @@ from .._core.jit import Kernels
 from .._core.libraries import IN_MEMORY_TYPES, host_views
 from .._core.protocols import NDArray
 from .._execution.passes import SERIAL_BYTES, BlockCall, converted, fill, scan, scan_views
-from .._kernels.closeness import COLUMNS_APART, FIRST_APART, MASK, MASK_EACH, ROWS_APART
+from .._kernels.closeness import (
+    FIRST_MISMATCH,
+    MASK,
+    MASK_EACH,
+    MISMATCHED_COLUMNS,
+    MISMATCHED_ROWS,
+)
 from .._kernels.equality import FIRST_NONFINITE, FIRST_UNEQUAL, FIRST_UNEQUAL_STRIDED
 from ..interop.times import distances
 from .statistics import tally_pair
@@ -121,7 +127,7 @@ def fast_all_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> boo
         if views is None:
             return None
         a, b = views
-    call = _fast_call(FIRST_APART, a, b, rtol, atol)
+    call = _fast_call(FIRST_MISMATCH, a, b, rtol, atol)
     if call is None:
         return None
     kernel, x, y = call
@@ -218,11 +224,15 @@ class PairKernel:
         elif _innermost(arrays[0], others) < _innermost(arrays[0], axes):
             # Neighbours in memory belong to different rows: traverse column by column.
             transposed = [x.transpose(*axes, *others) for x in arrays]
-            self._scan_rows(COLUMNS_APART, transposed, out, lambda position: position % out.size)
+            self._scan_rows(
+                MISMATCHED_COLUMNS, transposed, out, lambda position: position % out.size
+            )
         else:
             transposed = [x.transpose(*others, *axes) for x in arrays]
             if width < _LONG_ROW_ELEMENTS:
-                self._scan_rows(ROWS_APART, transposed, out, lambda position: position // width)
+                self._scan_rows(
+                    MISMATCHED_ROWS, transposed, out, lambda position: position // width
+                )
             else:
                 for row in np.ndindex(out.shape):
                     out[row] = (
@@ -249,7 +259,7 @@ class PairKernel:
                 return -1
         else:
             kernel = self._kernel(kernels)
-            width = out.size if kernels is COLUMNS_APART else arrays[0].size // out.size
+            width = out.size if kernels is MISMATCHED_COLUMNS else arrays[0].size // out.size
 
             def call(start: int, *blocks: NDArray) -> int:
                 position: int = kernel(*blocks, rtol, atol, equal_nan, start, width, verdicts)
@@ -279,7 +289,7 @@ class PairKernel:
                 return -1 if verdicts.all() else 0  # where does not matter
 
             return first_mismatch
-        kernel, rtol, atol = self._kernel(FIRST_APART), self._rtol, self._atol
+        kernel, rtol, atol = self._kernel(FIRST_MISMATCH), self._rtol, self._atol
         return lambda _, x, y: kernel(x, y, rtol, atol, equal_nan)
 
 

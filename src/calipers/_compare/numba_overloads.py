@@ -7,7 +7,7 @@ from numba.core import types
 from numba.core.errors import TypingError
 
 from .._kernels import jitable, jitable_as
-from .._kernels.closeness import first_apart
+from .._kernels.closeness import first_mismatch
 from .._kernels.function_calls import vector_of
 from .._kernels.matrices import broadcast, element, next_row, row_at, rows_of
 from .._kernels.scalar.closeness import close
@@ -53,7 +53,7 @@ def _allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
             # The fast tests of blocks are for CPUs: GPU compilers contract them to FMA.
             if a.shape == b.shape and not runs_on_gpu():
                 x, y = vector_of(a), vector_of(b)
-                return first_apart(x, y, float(rtol), float(atol), equal_nan) < 0
+                return first_mismatch(x, y, float(rtol), float(atol), equal_nan) < 0
             return _all_close(a, b, float(rtol), float(atol), equal_nan)
 
         return contiguous

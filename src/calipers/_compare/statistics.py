@@ -43,7 +43,7 @@ from .._kernels.accumulators import (
     SQUARES,
     STEP,
 )
-from .._kernels.comparison import TALLIES, room_of
+from .._kernels.comparison import TALLIES, scratch_dtype
 from .._kernels.scalar.reductions import SCALES, precedes, scale_of, two_sum, united_range
 from ..interop.times import Distances, distances, within
 
@@ -254,7 +254,7 @@ def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
     shape = arrays[0].shape
     x, y = (widened(dtype) for dtype in pair.dtypes)
     kernel = TALLIES[x, y]
-    options, scratch = kernel_arguments(pair, rule), room_of(x)
+    options, scratch = kernel_arguments(pair, rule), scratch_dtype(x)
 
     def call(tally: PairStatistics, start: int, a: NDArray, b: NDArray) -> None:
         outputs = tally.record, tally.axes, tally.counts

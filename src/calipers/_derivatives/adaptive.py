@@ -9,8 +9,8 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.messages import Outs
 from .._kernels.differences import CONVERGED, NOISY
-from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, MEASURE_LENGTHS, START, Reach
-from .._kernels.ladder_extrapolate import KEPT, ROWS, STATE, Room
+from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, MEASURE_LENGTHS, START, StepLimits
+from .._kernels.ladder_extrapolate import N_ESTIMATES, ROWS, STATE, Workspace
 from .compiled import Native
 from .fixed_step import Evaluator, blame, perturbation, runs
 from .function import Problem
@@ -18,7 +18,7 @@ from .steps import Steps
 
 CALLS = 12.0  # of f by which most ladders end
 SCRATCH = 1 << 25  # bytes for the ladders that are climbed in step
-_ROOM = ROWS, ROWS, ROWS, KEPT  # rows of each array
+_ROOM = ROWS, ROWS, ROWS, N_ESTIMATES  # rows of each array
 _BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
 
 # Given numbers of directions, maybe twice, and how far to go along each, in units of their lengths,
@@ -43,14 +43,14 @@ def lengths_of(problem: Problem, steps: Steps) -> NDArray:
     return lengths
 
 
-def _reach(problem: Problem, steps: Steps, other: bool = False) -> Reach:
+def _reach(problem: Problem, steps: Steps, other: bool = False) -> StepLimits:
     status, lengths = NOISY if steps.narrow else CONVERGED, steps.lengths
-    return Reach(lengths, steps.lows, steps.highs, steps.eps, problem.parts, status, other)
+    return StepLimits(lengths, steps.lows, steps.highs, steps.eps, problem.parts, status, other)
 
 
-def _room(size: int) -> Room:
+def _room(size: int) -> Workspace:
     """Return room for a ladder of so many outputs."""
-    return Room(*(np.empty((rows, size)) for rows in _ROOM))
+    return Workspace(*(np.empty((rows, size)) for rows in _ROOM))
 
 
 def scratch_of(size: int) -> int:
@@ -74,11 +74,11 @@ def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
             found /= scale
 
 
-def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, rooms: list[Room]) -> None:
+def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, rooms: list[Workspace]) -> None:
     values, errors, states = outs
     advance = CLIMB[base.dtype]
     while len(active := np.flatnonzero(states["t"] > 0)):
-        t, side, count = states["t"][active], states["side"][active], len(active)
+        t, side, count = states["t"][active], states["one_sided"][active], len(active)
         central = np.flatnonzero(side == 0)
         both = np.concatenate((active, active[central]))
         found, far = evaluate(both, np.concatenate((np.where(side < 0, -t, t), -t[central])))

@@ -250,7 +250,7 @@ def _ladder(
     spacing = steps.eps * np.abs(x)[nonzero] / np.abs(direction)[nonzero]
     states["grain"] = spacing.min() / length
     if min(up, down) < _NARROW:
-        states["side"], states["limit"] = 1 if up >= down else -1, max(up, down)
+        states["one_sided"], states["limit"] = 1 if up >= down else -1, max(up, down)
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
 
     def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:

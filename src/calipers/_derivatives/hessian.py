@@ -86,7 +86,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
     outs = np.full((n, n), np.nan), np.full((n, n), np.inf), np.zeros((n, n), np.int8)
     value, error, met = outs
     calls = 1 + steps.calls + _run(pairs, outs, options)
-    begun = np.where(one["side"] != 0, BOUNDED, one["status"]).astype(np.int8)
+    begun = np.where(one["one_sided"] != 0, BOUNDED, one["status"]).astype(np.int8)
     length = one["length"].copy()
     closer, tried = _closer_steps(problem, steps, np.maximum(begun, met.max(axis=0, initial=0)))
     calls += tried
@@ -203,7 +203,7 @@ def pairs_of(problem: Problem, steps: Steps) -> Pairs:
     steps = _both_sided(problem, steps)
     one = measured(problem, steps)
     # The others keep NaN: without room on both sides, there is no mixed difference.
-    usable = np.flatnonzero((one["side"] == 0) & (one["limit"] > 0))
+    usable = np.flatnonzero((one["one_sided"] == 0) & (one["limit"] > 0))
     limits = tuple(b.astype(problem.x.dtype) for b in (steps.lows, steps.highs) if b.size)
     return Pairs(problem.interpreted(), steps, one, usable, limits)
 

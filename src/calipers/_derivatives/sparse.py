@@ -348,7 +348,7 @@ class Plan:
         by_column = measured(problem, self.steps)
         usable = by_column["limit"] > 0
         lengths = np.where(usable, by_column["length"], 0.0)
-        directions = np.where(by_column["side"] < 0, -lengths, lengths)
+        directions = np.where(by_column["one_sided"] < 0, -lengths, lengths)
         states = np.zeros(coloring.count, STATE)
         states["length"], states["eps"], states["power"] = 1.0, self.steps.eps, 1
         for name in ("limit", "unit"):
@@ -356,7 +356,7 @@ class Plan:
             np.minimum.at(states[name], coloring.colors[usable], by_column[name][usable])
         for name in ("grain", "status"):
             np.maximum.at(states[name], coloring.colors[usable], by_column[name][usable])
-        states["side"][coloring.colors[usable & (by_column["side"] != 0)]] = 1
+        states["one_sided"][coloring.colors[usable & (by_column["one_sided"] != 0)]] = 1
         states["limit"][np.isinf(states["unit"])] = 0.0
         limits = self.steps.lows, self.steps.highs
         # Python displaces all of a color at once.

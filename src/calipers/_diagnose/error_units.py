@@ -9,7 +9,7 @@ import numpy as np
 
 from .._core.dtypes import SMALLEST, as_real_vector
 from .._core.protocols import NDArray
-from .._kernels.diagnose import ADD_SQUARES, COSINE, MOVE, WEIGH
+from .._kernels.diagnose import ADD_SQUARES, COSINE, PERTURB, SUMMARIZE_ERRORS
 from .callables import Implementation, Result, comparable, join_or_none, one_line_error
 from .inputs import HIGHER_PRECISION, is_perturbable
 from .verdict import ILL_CONDITIONED, INSENSITIVE
@@ -49,11 +49,11 @@ class Perturbations:
         in_reals, out_reals = as_real_vector(np.ascontiguousarray(x)), as_real_vector(out)
         key = in_reals.dtype, out_reals.dtype
         if all(dtype.char in "fd" and dtype.isnative for dtype in key):
-            MOVE[key](in_reals, delta, seed, out_reals)
+            PERTURB[key](in_reals, delta, seed, out_reals)
         else:
             ones = np.ones(in_reals.size)
             changes = np.empty(in_reals.size)
-            MOVE[ones.dtype, ones.dtype](ones, 0.5, seed, changes)
+            PERTURB[ones.dtype, ones.dtype](ones, 0.5, seed, changes)
             work_dtype = np.promote_types(np.promote_types(in_reals.dtype, float), out_reals.dtype)
             share = 2 * work_dtype.type(delta)
             out_reals[:] = in_reals.astype(work_dtype) * (
@@ -101,7 +101,7 @@ def error_norms(d: NDArray, unit: NDArray) -> ErrorNorms:
     if scale != 1:
         d, unit = d * scale, unit * scale
     out = np.empty(8)
-    WEIGH[None](d, unit, out)
+    SUMMARIZE_ERRORS[None](d, unit, out)
     count, squares, largest, at, errors, units, broken, farthest = out.tolist()
     n = max(count, 1.0)
     rms, absolute, unit_rms = map(math.sqrt, (squares / n, errors / n, units / n))

@@ -10,7 +10,7 @@ import numpy as np
 from .._core.protocols import NDArray
 from .._core.threads import get_num_threads, in_parts
 from .._derivatives.fixed_step import runs
-from .._kernels.gradcheck_marks import TOLD_APART
+from .._kernels.gradcheck_marks import PRODUCT_SHARE
 from .._kernels.matrices import ENLARGE, TURN
 from .analytic import GivenDerivative
 from .basis_vectors import UnitVectors, unit_vector
@@ -320,7 +320,7 @@ class Products(NamedTuple):
                 return False
         rows = np.union1d(np.flatnonzero(~nothing & (sizes < least)), [*self.lines])
         apart = np.abs(self._of(rows, self.of_columns * taken) - sums[:, rows])
-        share = min(rule.share, TOLD_APART)
+        share = min(rule.share, PRODUCT_SHARE)
         return bool(np.all(apart <= share * (rule.atol + rule.rtol * sizes[rows])))
 
     def _of(self, rows: NDArray, weights: NDArray) -> NDArray:

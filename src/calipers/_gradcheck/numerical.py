@@ -28,7 +28,7 @@ from .._execution.checkpoint import Checkpoint
 from .._execution.messages import Work
 from .._execution.run import Progress, run, run_parts
 from .._execution.workers import Store
-from .._kernels.ladder import OWN_LENGTH
+from .._kernels.ladder import NATURAL_LENGTH
 from .entry_rules import Rule, rounding_of
 from .flatten import Part
 from .numerical_gradient import NumericalGradient
@@ -317,7 +317,7 @@ def _planned(
     if step is None and method in METHODS:
         factor = eps ** METHODS[method].power
     x = as_real_vector(problem.x)[:: problem.stride]
-    natural = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
+    natural = np.full(x.shape, NATURAL_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
     finite = np.isfinite(x)
     if not finite.all() and np.isfinite(subject.base).all():
         lengths = np.where(finite, lengths if lengths.size else natural.astype(float), 0.0)

@@ -14,8 +14,8 @@ from .._derivatives.fixed_step_error import Slopes
 from .._derivatives.function import Problem
 from .._execution.run import WORTH_SHARING, run
 from .._kernels.differences import EXCLUDED, FIXED
-from .._kernels.gradcheck import DOUBTS, GLANCE, RESOLVE, SCREEN
-from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, Criteria
+from .._kernels.gradcheck import DOUBTS, RESOLVE, SCREEN, SCREEN_COLUMNS
+from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, ColumnCriteria
 from .._kernels.matrices import WORD
 from .basis_vectors import UnitVectors
 from .columns import Jacobian, Products, Pushed, Sizes
@@ -169,13 +169,13 @@ class Screening:
         marks[self.differences.small[columns]] = True
         return marks
 
-    def criteria(self, columns: slice | NDArray) -> Criteria:
+    def criteria(self, columns: slice | NDArray) -> ColumnCriteria:
         """Return the criteria of the kernels for columns of this input."""
         rule, sizes = self.rule, self.sizes
         rows = sizes.rows if sizes.known else self._no_limits
         column_sizes = sizes.columns[self.differences.part.start : self.differences.part.stop]
         numbers = rule.rtol, rule.atol, rule.share, rule.bend
-        return Criteria(
+        return ColumnCriteria(
             rows, column_sizes[columns], *numbers, self.noise, self.differences.steps[columns]
         )
 
@@ -296,7 +296,7 @@ class _CompiledScreen(_ColumnScreen):
             compared = products.of_rows, images, of_columns, self.sums
         self._native, self._other, self._compared = native, other, compared
         key = None if other is None else other.key, products is not None
-        self._kernel = native.entry(GLANCE, *key)
+        self._kernel = native.entry(SCREEN_COLUMNS, *key)
         self._status = np.empty(count, np.int8)
         self._where = x, as_real_vector(problem.x)
         self._jvp_buffers = jvp_buffers

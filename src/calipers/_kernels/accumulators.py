@@ -208,10 +208,10 @@ def note_run(bad, start, axis, counts):
         i += 1
     note_range(axis, start + first, start + last, step)
     if axis[COUNTS] >= 0:
-        own = counts[axis[COUNTS] + start :]
-        own = own[: bad.size]
+        run_counts = counts[axis[COUNTS] + start :]
+        run_counts = run_counts[: bad.size]
         for i in range(bad.size):
-            own[i] += np.int64(bad[i])
+            run_counts[i] += np.int64(bad[i])
     return mismatches
 
 

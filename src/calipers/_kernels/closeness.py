@@ -82,9 +82,9 @@ def _surely_close_long(x, y, rtol, atol):
     for i in range(x.size):
         a = x[i]
         b = y[i]
-        apart = double(gap(a, b))
+        distance = double(gap(a, b))
         bound = atol + rtol * abs(double(b))
-        near = (apart < bound) | ((apart == bound) & (bound < 2.0**53))
+        near = (distance < bound) | ((distance == bound) & (bound < 2.0**53))
         doubt |= not ((a == b) | near)
     return not doubt
 
@@ -164,7 +164,7 @@ def _decide_complex(x, y, rtol, atol, equal_nan, out):
 
 
 @jitable
-def first_apart(a, b, rtol, atol, equal_nan):
+def first_mismatch(a, b, rtol, atol, equal_nan):
     """Return the position of the first pair that is not close, or -1."""
     a, b = borrowed((a, b))
     block = _BLOCK_BYTES // a.itemsize
@@ -180,21 +180,21 @@ def first_apart(a, b, rtol, atol, equal_nan):
     return -1
 
 
-def rows_apart(a, b, rtol, atol, equal_nan, start, width, out):
+def mismatched_rows(a, b, rtol, atol, equal_nan, start, width, out):
     """Clear out[row] where a pair is not close; a[0] is element `start` of rows of `width`."""
     a, b = borrowed((a, b))
     i = 0
     while i < a.size:
-        apart = first_apart(a[i:], b[i:], rtol, atol, equal_nan)
-        if apart < 0:
+        position = first_mismatch(a[i:], b[i:], rtol, atol, equal_nan)
+        if position < 0:
             break
-        row = (start + i + apart) // width
+        row = (start + i + position) // width
         out[row] = False
         i = (row + 1) * width - start
     return -1
 
 
-def columns_apart(a, b, rtol, atol, equal_nan, start, width, out):
+def mismatched_columns(a, b, rtol, atol, equal_nan, start, width, out):
     """Clear out[column] where a pair is not close; a[0] is element `start` of rows of `width`."""
     a, b = borrowed((a, b))
     block = _BLOCK_BYTES // a.itemsize
@@ -242,9 +242,13 @@ _VERDICTS = vector(types.boolean, readonly=False)
 _EACH = vector(types.float64)
 _ROWS = (types.int64, types.int64, _VERDICTS)
 
-FIRST_APART = Kernels(first_apart, lambda key: (*pair_of_vectors(key), *_TOLERANCES))
-ROWS_APART = Kernels(rows_apart, lambda key: (*pair_of_vectors(key), *_TOLERANCES, *_ROWS))
-COLUMNS_APART = Kernels(columns_apart, lambda key: (*pair_of_vectors(key), *_TOLERANCES, *_ROWS))
+FIRST_MISMATCH = Kernels(first_mismatch, lambda key: (*pair_of_vectors(key), *_TOLERANCES))
+MISMATCHED_ROWS = Kernels(
+    mismatched_rows, lambda key: (*pair_of_vectors(key), *_TOLERANCES, *_ROWS)
+)
+MISMATCHED_COLUMNS = Kernels(
+    mismatched_columns, lambda key: (*pair_of_vectors(key), *_TOLERANCES, *_ROWS)
+)
 MASK = Kernels(mask, lambda key: (*pair_of_vectors(key), *_TOLERANCES, _VERDICTS))
 MASK_EACH = Kernels(
     mask_each, lambda key: (*pair_of_vectors(key), _EACH, _EACH, types.boolean, _VERDICTS)

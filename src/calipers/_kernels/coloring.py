@@ -247,17 +247,17 @@ def smallest_last(indptr, indices, starts, columns, degree, head, after, before,
 # Star coloring: of neighbors and of any path of four vertices, no two colors alone
 
 
-def neighbors(starts, columns, own_starts, adjacent):
+def neighbors(starts, columns, neighbor_starts, adjacent):
     """List the neighbors of each vertex of a symmetric pattern, ascending, each once."""
     total = 0
     for i in range(starts.size - 1):
-        own_starts[i] = total
+        neighbor_starts[i] = total
         for p in range(starts[i], starts[i + 1]):
             j = columns[p]
-            if j != i and (total == own_starts[i] or adjacent[total - 1] != j):
+            if j != i and (total == neighbor_starts[i] or adjacent[total - 1] != j):
                 adjacent[total] = j
                 total += 1
-    own_starts[starts.size - 1] = total
+    neighbor_starts[starts.size - 1] = total
 
 
 def pair_edges(starts, adjacent, reached, reverse):
@@ -318,17 +318,17 @@ def star_fit(starts, adjacent, reverse, hub, spoke, colors, forbidden, first, la
                 x = adjacent[d]
                 if colors[x] >= 0 and hub[reverse[d]] > 0:
                     forbidden[colors[x]] = v
-        own = 0
-        while forbidden[own] == v:
-            own += 1
-        colors[v] = own
-        count = max(count, own + 1)
+        chosen = 0
+        while forbidden[chosen] == v:
+            chosen += 1
+        colors[v] = chosen
+        count = max(count, chosen + 1)
         for e in range(starts[v], starts[v + 1]):
             w = adjacent[e]
             if colors[w] < 0:
                 continue
             for d in range(starts[w], starts[w + 1]):
-                if adjacent[d] != v and colors[adjacent[d]] == own:
+                if adjacent[d] != v and colors[adjacent[d]] == chosen:
                     hub[d] = hub[reverse[e]] = 1
                     spoke[v] = spoke[adjacent[d]] = 1
                     break
@@ -434,8 +434,8 @@ def _recovery_signature(key: Any, *mirrored: Any) -> tuple[Any, ...]:
     index, color, real = key
     real = numba.from_dtype(real)
     differences = types.Array(real, 2, "C", readonly=True)
-    given = (*_pattern(index), vector(numba.from_dtype(color)), *mirrored, differences, _DOUBLES)
-    return (*given, vector(real, readonly=False), types.int64, types.int64, types.boolean)
+    inputs = (*_pattern(index), vector(numba.from_dtype(color)), *mirrored, differences, _DOUBLES)
+    return (*inputs, vector(real, readonly=False), types.int64, types.int64, types.boolean)
 
 
 # By the dtype of indptr and indices, and by those of the colors or numbers where these vary.

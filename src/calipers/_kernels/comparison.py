@@ -42,7 +42,7 @@ _AXES_AT_MOST = 64  # axes of an array at most, which is NumPy's limit
 
 
 @cache
-def room_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def scratch_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of a pass's scratch memory."""
     # Distances in ULP stand in the width of float32, or in 64 bits.
     ulp = np.uint32 if dtype == np.float32 else np.uint64
@@ -294,11 +294,11 @@ def settle_strange(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes
             record.infinite += np.int64(not accepted)
             continue
         some = True
-        excess, absolute, relative, apart = weigh(a, b, rtol, atol, max_ulp, shift, unit)
+        excess, absolute, relative, n_ulps = weigh(a, b, rtol, atol, max_ulp, shift, unit)
         distance, d_exponent, modulus, size_exponent = polar(a, b)
         d[i] = summand(distance, d_exponent, lanes)
         size[i] = summand(modulus, size_exponent, reference_lanes)
-        ulp[i] = apart
+        ulp[i] = n_ulps
         most_excess = max(most_excess, excess)
         most_absolute = max(most_absolute, absolute)
         most_relative = max(most_relative, relative)
@@ -308,19 +308,21 @@ def settle_strange(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes
 # A pass
 
 
-def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axes, counts, rooms):
+def tally(
+    a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axes, counts, workspace
+):
     """
     Add what two vectors tell to a tally; a[0] stands at position `start` in C order.
 
-    `rooms` is one element of scratch, all zeros; see `room_of`.
+    `workspace` is one element of scratch, all zeros; see `scratch_dtype`.
     """
     a, b = borrowed((a, b))
     record = tallies[0]
-    room = rooms[0]
+    scratch = workspace[0]
     rule = (rtol, atol, max_ulp, equal_nan, shift, unit)
-    d_block, size_block, ulp_block, bad_block = room.d, room.size, room.ulp, room.bad
-    lanes, reference_lanes, tables = room.lanes, room.reference_lanes, room.tables
-    index, highest = room.index[: axes.shape[0]], room.highest
+    d_block, size_block, ulp_block, bad_block = scratch.d, scratch.size, scratch.ulp, scratch.bad
+    lanes, reference_lanes, tables = scratch.lanes, scratch.reference_lanes, scratch.tables
+    index, highest = scratch.index[: axes.shape[0]], scratch.highest
     for quantity in range(highest.size):
         highest[quantity] = -1
     for begin in range(0, a.size, _BLOCK):
@@ -351,12 +353,12 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
             absolute = 0.0
             nonfinite = settle_nans(x, y, equal_nan, record, bad)
             if strange:
-                careful, infinite, own_excess, absolute, own_relative = settle_strange(
+                careful, infinite, block_excess, absolute, block_relative = settle_strange(
                     x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes
                 )
                 nonfinite += infinite
-                excess = max(excess, own_excess)
-                relative = max(relative, own_relative)
+                excess = max(excess, block_excess)
+                relative = max(relative, block_relative)
             most_d, most_size, fewest, most = extremes(d, size, ulp)
             absolute = max(absolute, most_d)
         if max_ulp >= 0:
@@ -392,11 +394,11 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
     for k in range(BUCKETS):
         for table in tables:
             record.histogram[k] += table[k]
-    place_largest(a, b, rule, start, highest, record)
+    locate_largest(a, b, rule, start, highest, record)
 
 
 @jitable
-def place_largest(a, b, rule, start, highest, record):
+def locate_largest(a, b, rule, start, highest, record):
     """Record the position of the first pair that has the largest value of each measure."""
     rtol, atol, max_ulp, _, shift, unit = rule
     for quantity in range(4):
@@ -427,8 +429,8 @@ _COUNTS = vector(types.int64, readonly=False)
 
 def _tally_signature(key: tuple[np.dtype[Any], np.dtype[Any]]) -> tuple[Any, ...]:
     pair = (vector(element_type(dtype)) for dtype in key)
-    room = vector(numba.from_dtype(room_of(key[0])), readonly=False)
-    return (*pair, *_RULE, *_STATE, _COUNTS, room)
+    scratch = vector(numba.from_dtype(scratch_dtype(key[0])), readonly=False)
+    return (*pair, *_RULE, *_STATE, _COUNTS, scratch)
 
 
 TALLIES = Kernels(tally, _tally_signature)

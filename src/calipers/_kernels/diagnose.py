@@ -28,7 +28,7 @@ def scrambled(seed, k):
     return z ^ (z >> np.uint64(31))
 
 
-def move(x, delta, seed, out):
+def perturb(x, delta, seed, out):
     """
     Store x times 1 + delta*e, rounded once, to the type of `out`; e is random, of unit rms.
 
@@ -39,13 +39,13 @@ def move(x, delta, seed, out):
     for first in range(0, x.size, _WORD):
         signs = scrambled(seed, first)
         phase = np.float64(signs >> np.uint64(12)) * 2.0**-52
-        own = x[first : first + _WORD]
-        moved = out[first : first + _WORD]
-        for j in range(own.size):
+        block = x[first : first + _WORD]
+        perturbed = out[first : first + _WORD]
+        for j in range(block.size):
             turn = phase + _TURNS[j]
             e = unit * (_LEAST + (turn - 1.0 if turn >= 1.0 else turn))
             negative = (signs >> np.uint64(j)) & np.uint64(1)
-            moved[j] = np.float64(own[j]) * (1.0 + (-e if negative else e))
+            perturbed[j] = np.float64(block[j]) * (1.0 + (-e if negative else e))
 
 
 def add_squares(d, scale, sums):
@@ -55,7 +55,7 @@ def add_squares(d, scale, sums):
             sums[i] += (d[i] * scale) * (d[i] * scale)
 
 
-def weigh(d, unit, found):
+def summarize_errors(d, unit, summary):
     """
     Sum up errors in units.
 
@@ -87,14 +87,14 @@ def weigh(d, unit, found):
         if share > largest:
             largest = share
             at = np.int64(i)
-    found[0] = count
-    found[1] = squares
-    found[2] = largest
-    found[3] = at
-    found[4] = errors
-    found[5] = units
-    found[6] = broken
-    found[7] = farthest
+    summary[0] = count
+    summary[1] = squares
+    summary[2] = largest
+    summary[3] = at
+    summary[4] = errors
+    summary[5] = units
+    summary[6] = broken
+    summary[7] = farthest
 
 
 def cosine(a, b, unit):
@@ -117,8 +117,8 @@ def cosine(a, b, unit):
 _DOUBLES = vector(types.float64)
 _STORED = vector(types.float64, readonly=False)
 
-MOVE = Kernels(
-    move,
+PERTURB = Kernels(
+    perturb,
     lambda key: (
         vector(numba.from_dtype(key[0])),
         types.float64,
@@ -127,5 +127,5 @@ MOVE = Kernels(
     ),
 )
 ADD_SQUARES = Kernels(add_squares, lambda _: (_DOUBLES, types.float64, _STORED))
-WEIGH = Kernels(weigh, lambda _: (_DOUBLES, _DOUBLES, _STORED))
+SUMMARIZE_ERRORS = Kernels(summarize_errors, lambda _: (_DOUBLES, _DOUBLES, _STORED))
 COSINE = Kernels(cosine, lambda _: (_DOUBLES, _DOUBLES, _DOUBLES))

@@ -62,8 +62,8 @@ def entry(values: Any, j: int, default: float) -> Any:
 def _fits(x: float, h: float, stencil: Any, low: float, high: float) -> bool:
     fits = True
     for p in range(stencil.shape[0]):
-        for side in range(2):
-            point = x + stencil[p, side] * h
+        for end in range(2):
+            point = x + stencil[p, end] * h
             fits = fits and low <= point <= high
     return fits
 
@@ -93,8 +93,8 @@ def _within(h: float, x: float, low: float, high: float, central: Any, sided: An
     if _fits(x, h, central, low, high):
         return h, True
     up, down = high - x, x - low
-    room = max(up, down) / sided[sided.shape[0] - 1, 0]
-    return math.copysign(min(abs(h), room), up - down), False
+    largest = max(up, down) / sided[sided.shape[0] - 1, 0]
+    return math.copysign(min(abs(h), largest), up - down), False
 
 
 @jitable

@@ -242,10 +242,10 @@ def _sums(dtype, readonly):
 
 def _multiply(dtype):
     matrix, result = _sums(dtype, readonly=True), _sums(dtype, readonly=False)
-    places = vector(types.int64)
+    indices = vector(types.int64)
     shape = types.int64, types.int64, types.int64
     parts = types.int64, types.int64, _rule(dtype), _rule(dtype)
-    return matrix, matrix, places, places, *shape, *parts, types.int64, result, result
+    return matrix, matrix, indices, indices, *shape, *parts, types.int64, result, result
 
 
 ROUND_EACH = Kernels(

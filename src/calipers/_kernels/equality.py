@@ -32,8 +32,8 @@ def _(a, b, equal_nan):
 
 def _unequal_signs(a, b, equal_nan):
     # Numba compares int64 with uint64 as floats.
-    apart, overflow = distance(a, b)
-    return overflow or apart != np.uint64(0)
+    difference, overflow = distance(a, b)
+    return overflow or difference != np.uint64(0)
 
 
 def _unequal_complex(a, b, equal_nan):
@@ -61,7 +61,7 @@ def _(x, y):
 
 
 @jitable
-def _apart(x, y, i):
+def _differs(x, y, i):
     return unequal(stored(x[i]), stored(y[i]), False)
 
 
@@ -69,7 +69,7 @@ def _same(x, y):
     # Without a way out, so that it is vectorised.
     differ = False
     for i in range(x.size):
-        differ |= _apart(x, y, i)
+        differ |= _differs(x, y, i)
     return not differ
 
 
@@ -96,8 +96,8 @@ def first_unequal_strided(a, b, equal_nan):
     a, b = borrowed((a, b))
     whole = a.size - a.size % 4
     for i in range(0, whole, 4):
-        one = _apart(a, b, i) | _apart(a, b, i + 1)
-        other = _apart(a, b, i + 2) | _apart(a, b, i + 3)
+        one = _differs(a, b, i) | _differs(a, b, i + 1)
+        other = _differs(a, b, i + 2) | _differs(a, b, i + 3)
         if one | other:
             for k in range(i, i + 4):
                 if unequal(a[k], b[k], equal_nan):
@@ -128,10 +128,10 @@ def _(x):
 
 def _all_finite(x):
     # Without a way out, so that it is vectorised.
-    found = False
+    nonfinite = False
     for i in range(x.size):
-        found |= not finite(x[i])
-    return not found
+        nonfinite |= not finite(x[i])
+    return not nonfinite
 
 
 def first_nonfinite(a):

@@ -138,13 +138,13 @@ class Rows(NamedTuple):
 Form = Returns | Fills | Rows
 
 
-def _calling(f: Any, *given: Any) -> Any:
+def _calling(f: Any, *arguments: Any) -> Any:
     """
-    Return the typing and code of a call of f with `given`: what comes before x, x, and after.
+    Return the typing and code of a call of f with `arguments`: what comes before x, x, and after.
 
     Arguments are borrowed, which spares counting references in each call.
     """
-    first, x, last = given
+    first, x, last = arguments
     types_of = dict(zip(f.fields, f.types, strict=True))
     result = types_of["example"]
     before, after = types_of["before"].types, types_of["after"].types
@@ -177,7 +177,7 @@ def _called(context: Any, builder: Any, address: Any, result: Any, kinds: Any, v
 
 
 @intrinsic
-def call_kernel(typingctx: Any, address: Any, given: Any) -> Any:
+def call_kernel(typingctx: Any, address: Any, arguments: Any) -> Any:
     """
     Return the number that another kernel gives, whose parameters are of the types given.
 
@@ -185,10 +185,10 @@ def call_kernel(typingctx: Any, address: Any, given: Any) -> Any:
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        values = cgutils.unpack_tuple(builder, args[1], len(given))
-        return _called(context, builder, args[0], types.float64, given.types, values)
+        values = cgutils.unpack_tuple(builder, args[1], len(arguments))
+        return _called(context, builder, args[0], types.float64, arguments.types, values)
 
-    return types.float64(address, given), codegen
+    return types.float64(address, arguments), codegen
 
 
 @intrinsic

@@ -25,7 +25,7 @@ from .gradcheck_marks import (
     DOUBTED,
     VAGUE,
     WAITING,
-    Criteria,
+    ColumnCriteria,
     add_to_rows,
     all_of,
     is_straight,
@@ -41,7 +41,7 @@ from .matrices import measured
 from .scalar.formats import vector
 
 
-def screen(analytic, right, left, none, rule, found, needs, ends):
+def screen(analytic, right, left, none, rule, marks, needs, ends):
     """
     Raise the marks of columns to what `mark_of` says of an analytic Jacobian and slopes of f.
 
@@ -49,36 +49,36 @@ def screen(analytic, right, left, none, rule, found, needs, ends):
     `none` is a vector of zeros.
     """
     for k in range(right.shape[0]):
-        sides = right[k], left[k], 1.0, 1.0
-        stretches = stretches_of(analytic, k, sides, none, ends)
+        pair = right[k], left[k], 1.0, 1.0
+        stretches = stretches_of(analytic, k, pair, none, ends)
         for form in range(analytic.shape[0]):
-            mark = mark_of(analytic[form, k], sides, none, rule, k, needs, stretches)
-            found[k] = max(found[k], mark)
+            mark = mark_of(analytic[form, k], pair, none, rule, k, needs, stretches)
+            marks[k] = max(marks[k], mark)
 
 
-def resolve(analytic, slopes, far, distances, none, rule, found, needs, ends):
+def resolve(analytic, slopes, far, distances, none, rule, marks, needs, ends):
     """Resolve the marks of columns that are VAGUE, by slopes to both sides at farther steps."""
-    for k in range(found.size):
-        if found[k] != VAGUE:
+    for k in range(marks.size):
+        if marks[k] != VAGUE:
             continue
-        found[k] = WAITING
-        sides = slopes[0][k], slopes[1][k], 1.0, 1.0
+        marks[k] = WAITING
+        pair = slopes[0][k], slopes[1][k], 1.0, 1.0
         half = far[0][0][k], far[0][1][k], 1.0, 1.0
         whole = far[1][0][k], far[1][1][k], 1.0, 1.0
         twice = far[2][0][k], far[2][1][k], 1.0, 1.0
         more = half, whole, twice
         stretches = all_of(ends, none.size)
         for form in range(analytic.shape[0]):
-            own = analytic[form, k]
-            mark = mark_by_more(own, sides, more, distances[k], none, rule, k, needs, stretches)
-            found[k] = max(found[k], mark)
+            claimed = analytic[form, k]
+            mark = mark_by_more(claimed, pair, more, distances[k], none, rule, k, needs, stretches)
+            marks[k] = max(marks[k], mark)
 
 
-def glance(
+def screen_columns(
     f,
     x,
     origin,
-    asked,
+    column_jvp,
     products,
     start,
     right,
@@ -92,82 +92,81 @@ def glance(
     ends,
     analytic,
     rule,
-    found,
+    marks,
     needs,
     least,
     status,
-    told,
+    progress,
 ):
     """
-    Raise the marks of columns from `start` to what is found of an analytic Jacobian.
+    Raise the marks of the columns from `start` by comparing an analytic Jacobian with slopes of f.
 
-    That is what `screen` and `resolve` do, with f called where it is needed: no slope leaves the
-    caches. And the Jacobian is measured, into `rule.column_sizes` and `by_row`. `ends` is room
-    for those of the stretches of a column.
+    This does what `screen` and `resolve` do, but calls f itself, so that slopes stay in the cache.
+    It also stores the largest magnitudes of columns and rows in `rule.column_sizes` and `by_row`.
 
-    `right` and `left` are the steps of slopes, and `far` the farther ones, 0 where there are none;
-    `tables` is room for where they are and `values` for what f gives there, arrays like `like`.
-    `asked`, if it is not None, is a jvp that is asked for each column by itself, an array of zeros
-    for its directions, and one like what it returns. `products`, if they are not None, are what is
-    compared in place of entries: weights of rows and what the Jacobian gives for them, and weights
-    of columns and room for what slopes give for them. With either, `analytic` has room for one
-    column. In `told` are the last coordinate begun and how many slopes were taken. Return the first
+    `right` and `left` are the rules of the steps, and `far` are the longer steps, 0 where there are
+    none. `tables` (points), `values` (of f, arrays like `like`) and `ends` (of the stretches of a
+    column) are scratch. `column_jvp` is None, or a jvp that is called for each column, an array of
+    zeros for its directions, and an array like its results. `products` is None, or compared in
+    place of entries: weights of rows, their products with the Jacobian, weights of columns, and
+    an array for their products with the slopes. With either, `analytic` has space for one column.
+    `progress` receives the last coordinate begun and the number of slopes. Return the first
     coordinate whose step is lost, or -1.
     """
     (x, origin, far), right, left = borrowed((x, origin, far)), borrowed(right), borrowed(left)
     tables, base, like, values, ends, analytic, status = borrowed(
         (tables, base, like, values, ends, analytic, status)
     )
-    by_row, found, needs, least, told = borrowed((by_row, found, needs, least, told))
+    by_row, marks, needs, least, progress = borrowed((by_row, marks, needs, least, progress))
     rule = borrowed(rule)
     coords = reals(x)
     bits, sizes = analytic.view(np.int64), rule.column_sizes.view(np.int64)
-    for side, near in enumerate((right, left)):
+    for direction, near in enumerate((right, left)):
         for power in range(3):
             more = _farther(near, far, 0.5 * 2.0**power)
-            room = tables[1 + power, side]
-            tabulate(origin, 1, start, more, coords, room, status, 0, status.size)
+            table = tables[1 + power, direction]
+            tabulate(origin, 1, start, more, coords, table, status, 0, status.size)
         # The last ones tell the fates of columns.
-        tabulate(origin, 1, start, near, coords, tables[0, side], status, 0, status.size)
+        tabulate(origin, 1, start, near, coords, tables[0, direction], status, 0, status.size)
     assign(coords, origin)
     lost = -1
     for k in range(status.size):
         c = start + k
-        told[0] = c
-        line = k if asked is None and products is None else 0
-        if asked is not None:
-            jvp, unit, like_jvp = asked
+        progress[0] = c
+        line = k if column_jvp is None and products is None else 0
+        if column_jvp is not None:
+            jvp, unit, like_jvp = column_jvp
             reals(unit)[c] = 1.0
             evaluate(jvp, unit, shaped(analytic[0, 0], like_jvp))
             reals(unit)[c] = 0.0
         if status[k] == LOST and lost < 0:
             lost = c
         if status[k] != FIXED:  # no slope confirms anything here
-            found[k] = DOUBTED
+            marks[k] = DOUBTED
             if products is None:
                 sizes[k] = measured(bits, line, by_row, all_of(ends, base.size))
             continue
-        sides = _sides(f, x, origin, c, tables[0], k, like, values[0])
-        told[1] += 1
+        pair = _evaluate_pair(f, x, origin, c, tables[0], k, like, values[0])
+        progress[1] += 1
         if products is None:
-            stretches = stretches_of(analytic, line, sides, base, ends)
+            stretches = stretches_of(analytic, line, pair, base, ends)
         else:
-            stretches = stretches_of(analytic[:0], line, sides, base, ends)
-            take_means(sides, base, analytic[0, 0], stretches)
+            stretches = stretches_of(analytic[:0], line, pair, base, ends)
+            take_means(pair, base, analytic[0, 0], stretches)
         sizes[k] = measured(bits, line, by_row, stretches)
         for form in range(analytic.shape[0]):
-            mark = mark_of(analytic[form, line], sides, base, rule, k, needs, stretches)
-            found[k] = max(found[k], mark)
-        if products is not None and found[k] != DOUBTED:
+            mark = mark_of(analytic[form, line], pair, base, rule, k, needs, stretches)
+            marks[k] = max(marks[k], mark)
+        if products is not None and marks[k] != DOUBTED:
             mark = mark_by_products(analytic[0, 0], c, products, rule, k, needs, least, stretches)
-            found[k] = VAGUE if mark == DOUBTED else max(found[k], mark)
-        if found[k] == VAGUE and far[c] == 0:
-            found[k] = DOUBTED
-        if found[k] == VAGUE:
-            half = _sides(f, x, origin, c, tables[1], k, like, values[1])
-            whole = _sides(f, x, origin, c, tables[2], k, like, values[2])
-            twice = _sides(f, x, origin, c, tables[3], k, like, values[3])
-            told[1] += 3
+            marks[k] = VAGUE if mark == DOUBTED else max(marks[k], mark)
+        if marks[k] == VAGUE and far[c] == 0:
+            marks[k] = DOUBTED
+        if marks[k] == VAGUE:
+            half = _evaluate_pair(f, x, origin, c, tables[1], k, like, values[1])
+            whole = _evaluate_pair(f, x, origin, c, tables[2], k, like, values[2])
+            twice = _evaluate_pair(f, x, origin, c, tables[3], k, like, values[3])
+            progress[1] += 3
             more, worst = (half, whole, twice), WAITING
             if products is not None:
                 take_fourth_order(more, base, analytic[0, 0], stretches)
@@ -175,15 +174,15 @@ def glance(
                     analytic[0, 0], c, products, rule, k, needs, least, stretches
                 )
             for form in range(analytic.shape[0]):
-                own = analytic[form, line]
-                mark = mark_by_more(own, sides, more, far[c], base, rule, k, needs, stretches)
+                claimed = analytic[form, line]
+                mark = mark_by_more(claimed, pair, more, far[c], base, rule, k, needs, stretches)
                 worst = max(worst, mark)
-            found[k] = worst
+            marks[k] = worst
         if products is not None:
             add_to_rows(analytic[0, 0], c, products, stretches)
     require_unchanged(coords, origin)
-    if asked is not None:
-        unit = reals(asked[1])
+    if column_jvp is not None:
+        unit = reals(column_jvp[1])
         require_unchanged(unit, np.zeros(unit.size))
     return lost
 
@@ -195,12 +194,14 @@ def _farther(rule: Any, lengths: Any, factor: float) -> Any:
 
 
 @jitable
-def _sides(f: Any, x: Any, origin: Any, c: int, table: Any, k: int, like: Any, values: Any) -> Any:
+def _evaluate_pair(
+    f: Any, x: Any, origin: Any, c: int, table: Any, k: int, like: Any, values: Any
+) -> Any:
     """Call f to both sides of x; return its values, and by what their changes make slopes."""
     coords, width = reals(x), reals(like).size
-    for side in range(2):
-        coords[c] = table[side, 0, 0, k]
-        evaluate(f, x, shaped(values[side, :width], like))
+    for direction in range(2):
+        coords[c] = table[direction, 0, 0, k]
+        evaluate(f, x, shaped(values[direction, :width], like))
     coords[c] = origin[c]
     return values[0], values[1], table[0, 2, 0, k], table[1, 2, 0, k]
 
@@ -209,9 +210,9 @@ def doubts(analytic, right, left, rule, doubted):
     """Mark the entries of columns, a row each, that are not clear."""
     for k in range(doubted.shape[0]):
         for i in range(rule.row_sizes.size):
-            own, up, down = analytic[k, i], right[k, i], left[k, i]
-            size = size_by_mean(own, up, down, rule)
-            straight = is_straight(own, up, down, rule.bend, rule.noise[i] / rule.steps[k])
+            claimed, up, down = analytic[k, i], right[k, i], left[k, i]
+            size = size_by_mean(claimed, up, down, rule)
+            straight = is_straight(claimed, up, down, rule.bend, rule.noise[i] / rule.steps[k])
             clear = straight and size <= min(rule.row_sizes[i], rule.column_sizes[k])
             doubted[k, i] = 0 if clear else 1
 
@@ -236,7 +237,7 @@ def at_points(f, x, origin, numbers, points, like, result, reached):
 
 
 _DOUBLES = vector(types.float64)
-_ROOM = vector(types.float64, readonly=False)
+_VECTOR = vector(types.float64, readonly=False)
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _FORMS = types.Array(types.float64, 3, "C")
 _MATRIX = types.Array(types.float64, 2, "C")
@@ -244,7 +245,7 @@ _MARKS = types.Array(types.int8, 2, "C")
 _SIZES = vector(types.int64, readonly=False)
 _STRETCHES = types.Array(types.uint64, 2, "C")
 _CRITERIA = containers.NamedTuple(
-    (_DOUBLES, _ROOM, *(types.float64,) * 4, _DOUBLES, _DOUBLES), Criteria
+    (_DOUBLES, _VECTOR, *(types.float64,) * 4, _DOUBLES, _DOUBLES), ColumnCriteria
 )
 
 
@@ -255,32 +256,32 @@ def _slope_types(dtype: Any) -> tuple[Any, Any]:
 
 def _screen_signature(dtype: Any) -> tuple[Any, ...]:
     slopes, none = _slope_types(dtype)
-    return (_FORMS, slopes, slopes, none, _CRITERIA, STATUS, _ROOM, _STRETCHES)
+    return (_FORMS, slopes, slopes, none, _CRITERIA, STATUS, _VECTOR, _STRETCHES)
 
 
 def _resolve_signature(dtype: Any) -> tuple[Any, ...]:
     slopes, none = _slope_types(dtype)
     pair = containers.UniTuple(slopes, 2)
     far = containers.UniTuple(pair, 3)
-    return (_FORMS, pair, far, _DOUBLES, none, _CRITERIA, STATUS, _ROOM, _STRETCHES)
+    return (_FORMS, pair, far, _DOUBLES, none, _CRITERIA, STATUS, _VECTOR, _STRETCHES)
 
 
-def _glance_signature(key: Any) -> tuple[Any, ...]:
-    own, jvp, by_products = key
-    form, x, coords, out, base = function_types(own)
-    asked: Any = types.none
+def _screen_columns_signature(key: Any) -> tuple[Any, ...]:
+    f_key, jvp, by_products = key
+    form, x, coords, out, base = function_types(f_key)
+    column_jvp: Any = types.none
     products: Any = types.none
     if by_products:
         products = containers.Tuple((_ROWS, _ROWS, _ROWS, _MATRIX))
     if jvp is not None:
         call, unit, _, like, _ = function_types(jvp)
-        asked = containers.Tuple((call, unit, like))
-    where = (form, x, vector(coords.dtype), asked, products, types.int64)
+        column_jvp = containers.Tuple((call, unit, like))
+    where = (form, x, vector(coords.dtype), column_jvp, products, types.int64)
     ways = (STEP_RULE, STEP_RULE, _DOUBLES)
-    told = (STATUS, _ROOM, _ROOM, STATUS, REACHED)
+    results = (STATUS, _VECTOR, _VECTOR, STATUS, REACHED)
     values = types.Array(base.dtype, 3, "C")
     scratch = (types.Array(types.float64, 5, "C"), base, out, values)
-    return (*where, *ways, *scratch, _SIZES, _STRETCHES, _FORMS, _CRITERIA, *told)
+    return (*where, *ways, *scratch, _SIZES, _STRETCHES, _FORMS, _CRITERIA, *results)
 
 
 def _doubts_signature(_: Any) -> tuple[Any, ...]:
@@ -294,7 +295,7 @@ def _at_points_signature(key: Any) -> tuple[Any, ...]:
 
 
 AT_POINTS = Kernels(at_points, _at_points_signature)
-GLANCE = Kernels(glance, _glance_signature)
+SCREEN_COLUMNS = Kernels(screen_columns, _screen_columns_signature)
 SCREEN = Kernels(screen, _screen_signature)
 RESOLVE = Kernels(resolve, _resolve_signature)
 DOUBTS = Kernels(doubts, _doubts_signature)

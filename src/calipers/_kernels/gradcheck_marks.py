@@ -13,11 +13,11 @@ CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
 
 _ODD = 0.02  # of what slopes to both sides of x differ by, which curvature need not explain
 _ROUNDED = 2.0**-4  # of the noise: what rounding alone may do to a slope
-TOLD_APART = 0.1  # of the tolerance, by products: as much is left where some errors cancel
-_KNOWN = 0.5  # of the tolerance: for an entry and the error of a slope that has one
+PRODUCT_SHARE = 0.1  # of the tolerance, by products: as much is left where some errors cancel
+_ESTIMATED_SHARE = 0.5  # of the tolerance: for an entry and the error of a slope that has one
 
 
-class Criteria(NamedTuple):
+class ColumnCriteria(NamedTuple):
     """
     When the entries of some columns are clear; see `Rule`.
 
@@ -36,13 +36,13 @@ class Criteria(NamedTuple):
 
 
 @jitable
-def _size_needed(own: float, slope: float, error: float, share: float, rule: Any) -> float:
+def _size_needed(claimed: float, slope: float, error: float, share: float, rule: Any) -> float:
     """
     Return how large row and column of an entry have to be for it to be clear; inf if none are.
 
     It and the error of the slope may take a share of the tolerance.
     """
-    size, gap = max(abs(own), abs(slope)), abs(own - slope) + error
+    size, gap = max(abs(claimed), abs(slope)), abs(claimed - slope) + error
     if not (gap < np.inf and abs(slope) < np.inf):
         return np.inf
     if gap <= share * (rule.atol + rule.rtol * abs(slope)):
@@ -51,29 +51,29 @@ def _size_needed(own: float, slope: float, error: float, share: float, rule: Any
 
 
 @jitable
-def size_by_mean(own: float, up: float, down: float, rule: Any) -> float:
+def size_by_mean(claimed: float, up: float, down: float, rule: Any) -> float:
     """Return the size that an entry needs by the mean of slopes whose error is not known."""
-    return float(_size_needed(own, 0.5 * up + 0.5 * down, 0.0, rule.share, rule))
+    return float(_size_needed(claimed, 0.5 * up + 0.5 * down, 0.0, rule.share, rule))
 
 
 @jitable
-def is_straight(own: float, up: float, down: float, bend: float, noise: float) -> bool:
+def is_straight(claimed: float, up: float, down: float, bend: float, noise: float) -> bool:
     """Tell whether slopes differ by no more than `bend` of an entry: more may be a kink."""
-    size = max(abs(own), abs(0.5 * up + 0.5 * down))
+    size = max(abs(claimed), abs(0.5 * up + 0.5 * down))
     return bend == np.inf or abs(up - down) <= bend * size + noise  # else 0 times infinity
 
 
 @jitable
-def _slopes(sides: Any, base: Any, i: int) -> Any:
+def _slopes(pair: Any, base: Any, i: int) -> Any:
     """Return the slopes of a result, from values to both sides of x and the weights of changes."""
-    above, below, ahead, behind = sides
+    above, below, ahead, behind = pair
     return (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
 
 
 @jitable
-def _changed(sides: Any, base: Any, first: int, last: int) -> bool:
+def _changed(pair: Any, base: Any, first: int, last: int) -> bool:
     """Tell whether f gives something else to a side of x, or what cannot be told apart."""
-    above, below = sides[0], sides[1]
+    above, below = pair[0], pair[1]
     count = 0
     for i in range(first, last):
         count += 1 if (above[i] - base[i] != 0.0) | (below[i] - base[i] != 0.0) else 0
@@ -81,16 +81,16 @@ def _changed(sides: Any, base: Any, first: int, last: int) -> bool:
 
 
 @jitable
-def _something(own: Any, first: int, last: int) -> bool:
+def _something(column: Any, first: int, last: int) -> bool:
     """Tell whether an entry is not 0."""
     count = 0
     for i in range(first, last):
-        count += 1 if own[i] != 0.0 else 0
+        count += 1 if column[i] != 0.0 else 0
     return count > 0
 
 
 @jitable
-def stretches_of(forms: Any, line: int, sides: Any, base: Any, ends: Any) -> Any:
+def stretches_of(forms: Any, line: int, pair: Any, base: Any, ends: Any) -> Any:
     """
     Return where a column begins and ends to be something: what f does or what a form claims.
 
@@ -101,7 +101,7 @@ def stretches_of(forms: Any, line: int, sides: Any, base: Any, ends: Any) -> Any
     count, size = 0, np.uint64(base.size)
     for first in range(np.uint64(0), size, np.uint64(WORD)):
         last = min(first + np.uint64(WORD), size)
-        some = _changed(sides, base, first, last)
+        some = _changed(pair, base, first, last)
         for form in range(forms.shape[0]):
             some |= _something(forms[form, line], first, last)
         if some:
@@ -121,16 +121,18 @@ def all_of(ends: Any, size: int) -> Any:
 
 
 @jitable
-def mark_of(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any, stretches: Any) -> int:
+def mark_of(
+    claimed: Any, pair: Any, base: Any, rule: Any, k: int, needs: Any, stretches: Any
+) -> int:
     """
-    Return CLEAR, WAITING, VAGUE or DOUBTED for column k, whose entries `own` are claimed to be.
+    Return CLEAR, WAITING, VAGUE or DOUBTED for column k, whose entries `claimed` are claimed to be.
 
     WAITING is what is clear by the sizes of rows: those it takes are noted in `needs`. VAGUE is
     what may only be hidden by rounding, or bent by curvature. Beside `stretches` it is 0.
     """
     # A first pass leaves sizes out, which never make it harder, and asks for a little more than
-    # the rule, so that the bound is of `own`. Both sides are doubled: that spares a halving.
-    above, below, ahead, behind = sides
+    # the rule, so that the bound is of `claimed`. Both sides are doubled: that spares a halving.
+    above, below, ahead, behind = pair
     noise, column_size, per_step = rule.noise, rule.column_sizes[k], 1.0 / rule.steps[k]
     exact = 1.0 + rule.share * rule.rtol
     least, more = 2.0 * rule.share * rule.atol / exact, 2.0 * rule.share * rule.rtol / exact
@@ -139,8 +141,10 @@ def mark_of(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any, stre
     for s in range(len(stretches)):
         for i in range(stretches[s, 0], stretches[s, 1]):
             up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-            size = abs(own[i])
-            near = (abs(own[i] + own[i] - (up + down)) <= least + more * size) & (size < np.inf)
+            size = abs(claimed[i])
+            near = (abs(claimed[i] + claimed[i] - (up + down)) <= least + more * size) & (
+                size < np.inf
+            )
             straight = abs(up - down) <= curved * size + noise[i] * per_step
             unsure += 0 if near & straight else 1
     if unsure == 0:
@@ -148,25 +152,25 @@ def mark_of(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any, stre
     vague = False
     for s in range(len(stretches)):
         for i in range(stretches[s, 0], stretches[s, 1]):
-            up, down = _slopes(sides, base, i)
+            up, down = _slopes(pair, base, i)
             noisy = noise[i] * per_step
-            near = size_by_mean(own[i], up, down, rule) <= min(rule.row_sizes[i], column_size)
-            if not (near or abs(own[i] - (0.5 * up + 0.5 * down)) <= noisy):
+            near = size_by_mean(claimed[i], up, down, rule) <= min(rule.row_sizes[i], column_size)
+            if not (near or abs(claimed[i] - (0.5 * up + 0.5 * down)) <= noisy):
                 return DOUBTED
-            vague |= not (near and is_straight(own[i], up, down, rule.bend, noisy))
+            vague |= not (near and is_straight(claimed[i], up, down, rule.bend, noisy))
     if vague:
         return VAGUE
     for s in range(len(stretches)):
         for i in range(stretches[s, 0], stretches[s, 1]):
-            up, down = _slopes(sides, base, i)
-            needs[i] = max(needs[i], size_by_mean(own[i], up, down, rule))
+            up, down = _slopes(pair, base, i)
+            needs[i] = max(needs[i], size_by_mean(claimed[i], up, down, rule))
     return WAITING
 
 
 @jitable
 def mark_by_more(
-    own: Any,
-    sides: Any,
+    claimed: Any,
+    pair: Any,
     far: Any,
     distance: float,
     base: Any,
@@ -186,10 +190,10 @@ def mark_by_more(
     step, column_size = rule.steps[k], rule.column_sizes[k]
     for s in range(len(stretches)):
         for i in range(stretches[s, 0], stretches[s, 1]):
-            up, down = _slopes(sides, base, i)
+            up, down = _slopes(pair, base, i)
             noise, least = rule.noise[i] / step, min(rule.row_sizes[i], column_size)
-            size = size_by_mean(own[i], up, down, rule)
-            straight = is_straight(own[i], up, down, rule.bend, noise)
+            size = size_by_mean(claimed[i], up, down, rule)
+            straight = is_straight(claimed[i], up, down, rule.bend, noise)
             if not (straight and size <= least):
                 half_up, half_down = _slopes(far[0], base, i)
                 far_up, far_down = _slopes(far[1], base, i)
@@ -200,7 +204,7 @@ def mark_by_more(
                 one = _fourth_order(half_up, half_down, far_up, far_down)
                 other = _fourth_order(far_up, far_down, twice_up, twice_down)
                 error = abs(one - other) + _ROUNDED * rule.noise[i] / distance
-                size = _size_needed(own[i], one, error, max(_KNOWN, rule.share), rule)
+                size = _size_needed(claimed[i], one, error, max(_ESTIMATED_SHARE, rule.share), rule)
                 if not size <= least:
                     return DOUBTED
             needs[i] = max(needs[i], size)
@@ -218,23 +222,23 @@ def _dot(weights: Any, x: Any, stretches: Any) -> float:
 
 @jitable
 def mark_by_products(
-    own: Any, c: int, products: Any, rule: Any, k: int, needs: Any, least: Any, stretches: Any
+    column: Any, c: int, products: Any, rule: Any, k: int, needs: Any, least: Any, stretches: Any
 ) -> int:
     """
     Return CLEAR, WAITING or DOUBTED for column k, the c-th, by products with weights of rows.
 
-    `own` is what the column is by slopes, and `images` are what the Jacobian to check gives. What
-    is WAITING is clear in rows of a size: those of zeros have to be as large as `least`, and those
-    of small entries as `needs` says.
+    `column` holds the column by finite differences, `images` the products with the Jacobian to
+    check. A WAITING column is clear if its rows are large enough: rows where it is 0 as large as
+    `least`, rows of its small entries as large as `needs`.
     """
     weights, images, _, _ = borrowed(products)
-    share = min(rule.share, TOLD_APART)
+    share = min(rule.share, PRODUCT_SHARE)
     off = 0.0
     for i in range(weights.shape[0]):
-        apart = abs(_dot(weights[i], own, stretches) - images[i, c])
-        if not apart < np.inf:
+        difference = abs(_dot(weights[i], column, stretches) - images[i, c])
+        if not difference < np.inf:
             return DOUBTED
-        off = max(off, apart)
+        off = max(off, difference)
     if off <= share * rule.atol:
         return CLEAR
     # An entry of that size may be off by as much; a smaller one has to be nothing in its row and
@@ -245,7 +249,7 @@ def mark_by_products(
     small, something = 0, 0
     for s in range(len(stretches)):
         for i in range(stretches[s, 0], stretches[s, 1]):
-            entry = abs(own[i])
+            entry = abs(column[i])
             small += 1 if (entry > 0.0) & (entry < needed) else 0
             something += 1 if (entry > rule.rtol * size) & (entry < needed) else 0
     if something > 0:
@@ -253,40 +257,40 @@ def mark_by_products(
     if small > 0:
         for s in range(len(stretches)):
             for i in range(stretches[s, 0], stretches[s, 1]):
-                if 0.0 < abs(own[i]) < needed:
-                    needs[i] = max(needs[i], abs(own[i]) / rule.rtol)
+                if 0.0 < abs(column[i]) < needed:
+                    needs[i] = max(needs[i], abs(column[i]) / rule.rtol)
     least[0] = max(least[0], needed)
     return WAITING
 
 
 @jitable
-def add_to_rows(own: Any, c: int, products: Any, stretches: Any) -> None:
+def add_to_rows(column: Any, c: int, products: Any, stretches: Any) -> None:
     """Add column c to the products of rows with weights of columns."""
     _, _, weights, sums = borrowed(products)
     for k in range(weights.shape[0]):
         weight, line = weights[k, c], sums[k]
         for s in range(len(stretches)):
             for i in range(stretches[s, 0], stretches[s, 1]):
-                line[i] += weight * own[i]
+                line[i] += weight * column[i]
 
 
 @jitable
-def take_means(sides: Any, base: Any, own: Any, stretches: Any) -> None:
+def take_means(pair: Any, base: Any, out: Any, stretches: Any) -> None:
     """Store the means of slopes to both sides."""
     for s in range(len(stretches)):
         for i in range(stretches[s, 0], stretches[s, 1]):
-            up, down = _slopes(sides, base, i)
-            own[i] = 0.5 * up + 0.5 * down
+            up, down = _slopes(pair, base, i)
+            out[i] = 0.5 * up + 0.5 * down
 
 
 @jitable
-def take_fourth_order(far: Any, base: Any, own: Any, stretches: Any) -> None:
+def take_fourth_order(far: Any, base: Any, out: Any, stretches: Any) -> None:
     """Store the slopes that `mark_by_more` compares entries with."""
     for s in range(len(stretches)):
         for i in range(stretches[s, 0], stretches[s, 1]):
             near_up, near_down = _slopes(far[0], base, i)
             up, down = _slopes(far[1], base, i)
-            own[i] = _fourth_order(near_up, near_down, up, down)
+            out[i] = _fourth_order(near_up, near_down, up, down)
 
 
 @jitable

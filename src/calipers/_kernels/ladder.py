@@ -35,9 +35,9 @@ from .differences import (
 from .function_calls import assign, borrowed, call_kernel, evaluate, reals
 from .ladder_extrapolate import (
     COARSE,
-    RUNGS,
+    N_LEVELS,
     STATE,
-    Room,
+    Workspace,
     begin,
     extrapolate,
     finish,
@@ -54,9 +54,9 @@ _GOLDEN = (1 + math.sqrt(5)) / 2
 # From one tail's t to the next one's. The steps before are powers of 2, and lengths commensurable
 # with them are rounded as they are where f is linear and its values have a quantum, or where it
 # adds them to larger numbers; see `_whole`.
-_NEXT_TAIL = np.array([(_GOLDEN - 1) / 10, math.sqrt(2), math.sqrt(3)])
+_PROBE_RATIOS = np.array([(_GOLDEN - 1) / 10, math.sqrt(2), math.sqrt(3)])
 
-OWN_LENGTH = -1.0  # in the place of a length: that of x
+NATURAL_LENGTH = -1.0  # in the place of a length: that of x
 
 # Bounds that leave less than this share of the length on one side make the ladder one-sided.
 _NARROW = 2.0**-10
@@ -66,7 +66,7 @@ _FEW, _LEAST = 2.0**20, 4.0
 _GRAINS = 2.0**16
 
 
-class Reach(NamedTuple):
+class StepLimits(NamedTuple):
     """
     How far ladders may reach: vectors by coordinate, or of one element or none for all of them.
 
@@ -91,35 +91,35 @@ def _whole(state: Any, t: float) -> Any:
 
 
 @jitable
-def advance(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
+def advance(state: Any, base: Any, workspace: Any, values: Any, errors: Any) -> Any:
     """Return the next t to evaluate f at, or 0 when `values` and `errors` are final."""
-    if state.tail == 0:
-        extrapolate(state, state.rung, 0.0, room, 0, base.size)
-        more = state.rung + 1 < RUNGS and state.t >= 4 * state.grain
-        if more and not settled(state, base, room):
-            state.rung += 1
+    if state.probe == 0:
+        extrapolate(state, state.level, 0.0, workspace, 0, base.size)
+        more = state.level + 1 < N_LEVELS and state.t >= 4 * state.grain
+        if more and not settled(state, base, workspace):
+            state.level += 1
             state.t /= 4
         else:
-            state.tail = 1
+            state.probe = 1
             # A power of two, so that the steps stay exact.
             tiny = 2.0 ** math.floor(0.44 / state.power * math.log2(state.eps))
             state.t = min(max(4 * state.top * tiny, 256 * state.grain), state.t / 16)
             state.near = state.t
-            state.far = _whole(state, state.t * _NEXT_TAIL[0])
-    elif state.tail == 1:
-        state.t, state.tail = state.far, 2
-    elif doubtful(state, room):
-        state.t *= _NEXT_TAIL[state.tail - 1]
-        state.tail += 1
+            state.far = _whole(state, state.t * _PROBE_RATIOS[0])
+    elif state.probe == 1:
+        state.t, state.probe = state.far, 2
+    elif doubtful(state, workspace):
+        state.t *= _PROBE_RATIOS[state.probe - 1]
+        state.probe += 1
     else:
-        state.t = state.top = conclude(state, base, room, values, errors)
-        state.rung = state.tail = 0
-        forget(room.estimates, 0, base.size)
+        state.t = state.top = conclude(state, base, workspace, values, errors)
+        state.level = state.probe = 0
+        forget(workspace.estimates, 0, base.size)
     return state.t
 
 
 @jitable
-def measure(state: Any, x: float, j: int, reach: Any) -> Any:
+def measure(state: Any, x: float, j: int, limits: Any) -> Any:
     """
     Set the length, side and limits of the ladder along coordinate j; return its bounds.
 
@@ -127,21 +127,21 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
     are exact; beside an x that would round its fractions, the next power of two below that given.
     The limit is 0 if there is no derivative to be had.
     """
-    given, eps = entry(reach.lengths, j, OWN_LENGTH), reach.eps
+    length, eps = entry(limits.lengths, j, NATURAL_LENGTH), limits.eps
     normal = 2.0**-126 if eps > COARSE else 2.0**-1022
-    low, high = entry(reach.lows, j, -math.inf), entry(reach.highs, j, math.inf)
-    state.length = given
-    if 0 < given < _GRAINS * eps * abs(x):
-        state.length = 2.0 ** math.floor(math.log2(given))
-    if given < 0:
+    low, high = entry(limits.lows, j, -math.inf), entry(limits.highs, j, math.inf)
+    state.length = length
+    if 0 < length < _GRAINS * eps * abs(x):
+        state.length = 2.0 ** math.floor(math.log2(length))
+    if length < 0:
         finite = abs(x) < math.inf and x != 0
         least = normal / eps  # else steps would vanish
         state.length = 2.0 ** math.floor(math.log2(max(abs(x), least))) if finite else 1.0
-    state.eps, state.parts, state.other = eps, reach.parts, reach.other
+    state.eps, state.parts, state.other = eps, limits.parts, limits.other
     state.power = 1
-    state.side = 0
+    state.one_sided = 0
     state.limit = state.t = 0.0
-    state.grain = eps * abs(x) / state.length if given > 0 else eps
+    state.grain = eps * abs(x) / state.length if length > 0 else eps
     state.step = 0.0
     state.status = EXCLUDED
     if state.length > 0:
@@ -149,7 +149,7 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
         state.unit = max(1.0, abs(x)) / state.length
         state.limit = min(up, down)
         if state.limit < _NARROW:
-            state.side = 1 if up >= down else -1
+            state.one_sided = 1 if up >= down else -1
             state.limit = max(up, down)
         if x == 0 and state.limit > 0 and state.limit < _FEW * state.grain:
             # Numbers beside 0 are as close as the room is small.
@@ -158,7 +158,7 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
             fits = state.limit >= _LEAST * state.grain
             # So that each step is some spacings of x exactly.
             state.limit = 2.0 ** math.floor(math.log2(state.limit)) if fits else 0.0
-        state.status = reach.status if state.limit > 0 else BOUNDED
+        state.status = limits.status if state.limit > 0 else BOUNDED
     return low, high
 
 
@@ -169,12 +169,12 @@ def climb_columns(
     origin,
     stride,
     start,
-    reach,
+    limits,
     further,
     base,
     upper,
     lower,
-    room,
+    workspace,
     values,
     errors,
     states,
@@ -187,7 +187,7 @@ def climb_columns(
     """
     x, coords, origin, base, upper, lower = borrowed((x, coords, origin, base, upper, lower))
     values, errors, states = borrowed((values, errors, states))
-    reach, room = borrowed(reach), borrowed(room)
+    limits, workspace = borrowed(limits), borrowed(workspace)
     assign(coords, origin)
     above, below = reals(upper), reals(lower)
     for k in range(np.int64(values.shape[0])):
@@ -196,68 +196,81 @@ def climb_columns(
         reached[0] = j
         c = stride * j
         value = coords[c]
-        low, high = measure(state, value, j, reach)
-        begin(state, base, room.estimates, row, error)
-        length, side = state.length, state.side
+        low, high = measure(state, value, j, limits)
+        begin(state, base, workspace.estimates, row, error)
+        length, one_sided = state.length, state.one_sided
         t = state.t
         while t > 0:
-            if side == 0:
+            if one_sided == 0:
                 width = move(coords, c, value, t * length, low, high)
                 evaluate(f, x, upper)
                 width -= move(coords, c, value, -t * length, low, high)
                 evaluate(f, x, lower)
                 ends = above, below
             else:
-                width = move(coords, c, value, side * t * length, low, high) - value
+                width = move(coords, c, value, one_sided * t * length, low, high) - value
                 evaluate(f, x, upper)
                 ends = above, base
             coords[c] = value
             far = np.float64(width / length)
-            t = call_kernel(further, (states, k, ends[0], ends[1], base, far, room, row, error))
+            t = call_kernel(
+                further, (states, k, ends[0], ends[1], base, far, workspace, row, error)
+            )
         finish(state, row, error)
     require_unchanged(coords, origin)
 
 
-def measure_all(states, coords, reach):
+def measure_all(states, coords, limits):
     """Measure the ladders along all of `coords`; see `measure`."""
     for j in range(coords.size):
-        measure(states[j], coords[j], j, reach)
+        measure(states[j], coords[j], j, limits)
 
 
-def measure_lengths(lengths, states, coords, reach):
+def measure_lengths(lengths, states, coords, limits):
     """Store the lengths of the ladders along all of `coords`, by one state for all."""
     for j in range(coords.size):
-        measure(states[0], coords[j], j, reach)
+        measure(states[0], coords[j], j, limits)
         lengths[j] = states[0].length
 
 
-def start(states, k, base, kept, values, errors):
+def start(states, k, base, estimates, values, errors):
     """Begin a direction whose values of f a caller finds."""
-    begin(states[k], base, kept, values, errors)
+    begin(states[k], base, estimates, values, errors)
 
 
-def climb(states, k, above, below, base, width, room, values, errors):
+def climb(states, k, above, below, base, width, workspace, values, errors):
     """Take values of f at both ends of the current t; return the next t, or 0."""
-    note(states[k], above, below, base, width, room)
-    return advance(states[k], base, room, values, errors)
+    note(states[k], above, below, base, width, workspace)
+    return advance(states[k], base, workspace, values, errors)
 
 
 _DOUBLES = vector(types.float64)
 _MATRIX = types.Array(types.float64, 2, "C")
 _VECTOR = vector(types.float64, readonly=False)
 _STATES = types.Array(numba.from_dtype(STATE), 1, "C")
-_REACH = containers.NamedTuple((*(_DOUBLES,) * 3, types.float64, *(types.int64,) * 3), Reach)
-_ROOM = containers.NamedTuple((_MATRIX,) * 4, Room)
+_LIMITS = containers.NamedTuple((*(_DOUBLES,) * 3, types.float64, *(types.int64,) * 3), StepLimits)
+_WORKSPACE = containers.NamedTuple((_MATRIX,) * 4, Workspace)
 
 
 def _climb_columns_signature(key: Any) -> tuple[Any, ...]:
     form, x, coords, out, base = function_types(key)
     where = (form, x, coords, vector(coords.dtype), types.int64, types.int64)
-    return (*where, _REACH, types.int64, base, out, out, _ROOM, *(_MATRIX,) * 2, _STATES, REACHED)
+    return (
+        *where,
+        _LIMITS,
+        types.int64,
+        base,
+        out,
+        out,
+        _WORKSPACE,
+        *(_MATRIX,) * 2,
+        _STATES,
+        REACHED,
+    )
 
 
 def _measure_signature(dtype: Any) -> tuple[Any, ...]:
-    return (_STATES, vector(numba.from_dtype(dtype)), _REACH)
+    return (_STATES, vector(numba.from_dtype(dtype)), _LIMITS)
 
 
 def _lengths_signature(dtype: Any) -> tuple[Any, ...]:
@@ -271,7 +284,7 @@ def _start_signature(dtype: Any) -> tuple[Any, ...]:
 def _climb_signature(dtype: Any) -> tuple[Any, ...]:
     base = vector(real(dtype))
     ends = (base, base, base, types.float64)
-    return (_STATES, types.int64, *ends, _ROOM, _VECTOR, _VECTOR)
+    return (_STATES, types.int64, *ends, _WORKSPACE, _VECTOR, _VECTOR)
 
 
 CLIMB_COLUMNS = Kernels(climb_columns, _climb_columns_signature)

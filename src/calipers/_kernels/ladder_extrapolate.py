@@ -11,18 +11,18 @@ import numpy as np
 from . import jitable
 from .function_calls import assign
 
-RUNGS = 28  # steps of a sequence at most, each a quarter of the one before
-TAILS = 4  # differences by far shorter steps that measure noise
-ROWS = RUNGS + TAILS  # the tails' come last
-NEAR, FAR, BETWEEN = range(RUNGS, RUNGS + 3)
+N_LEVELS = 28  # steps of a sequence at most, each a quarter of the one before
+N_PROBES = 4  # differences by far shorter steps that measure noise
+ROWS = N_LEVELS + N_PROBES  # the tails' come last
+NEAR, FAR, BETWEEN = range(N_LEVELS, N_LEVELS + 3)
 ORDERS = 6  # of extrapolation, at most
 
 # What is kept of the estimates that were made so far: those of the last rung, one for each order;
 # then the best one, its error, and the rung it was found at; scratch; from one ladder to the next,
 # what f jumps by, and the status of the value; and what extrapolation leaves of the last rung's
 # bends, one for each order.
-BEST, ERROR, RUNG, CURRENT, APART, BEND, JUMP, SAID, BENDS = range(ORDERS, ORDERS + 9)
-KEPT = BENDS + ORDERS
+BEST, ERROR, LEVEL, CURRENT, DEVIATION, BEND, JUMP, VALUE_STATUS, BENDS = range(ORDERS, ORDERS + 9)
+N_ESTIMATES = BENDS + ORDERS
 
 # Spacings of binary32 are above this, and those of binary64 below.
 COARSE = 2.0**-40
@@ -43,7 +43,7 @@ _LONG = 2.0**-8
 
 # Times a bend up to which another is as large, and times the noise from which on one that stays
 # asks for shorter steps.
-_GROWS, _SEEN = 1.25, 16.0
+_GROWS, _ABOVE_NOISE = 1.25, 16.0
 
 # Values from which on derivatives along lengths, or sums, might overflow, and what is a remedy.
 _HUGE, _SMALLER = 2.0**900, 2.0**-120
@@ -51,13 +51,13 @@ _HUGE, _SMALLER = 2.0**900, 2.0**-120
 # By how much shorter steps ladders begin that share none with others; they are as exact.
 _OTHER = 9 / 16
 
-QUARTERS = 0.25 ** np.arange(RUNGS)
+QUARTERS = 0.25 ** np.arange(N_LEVELS)
 
 # Where a direction stands.
 STATE = np.dtype(
     [
         ("length", "f8"),  # of t = 1, in units of x; what follows is in units of it
-        ("side", "i8"),  # 0 for central differences, else where the one side is
+        ("one_sided", "i8"),  # 0 for central differences, else where the one side is
         ("t", "f8"),
         ("top", "f8"),  # t of the first rung
         ("near", "f8"),  # t of the near tail
@@ -72,8 +72,8 @@ STATE = np.dtype(
         ("parts", "i8"),  # 2 if pairs of outputs are complex numbers, rounded as they are large
         ("joint", "i8"),  # 1 if errors count beside the largest output, and not each its own
         ("order", "f8"),  # the error's powers: of t*t (2), or of t (1) for one-sided differences
-        ("rung", "i8"),
-        ("tail", "i8"),
+        ("level", "i8"),
+        ("probe", "i8"),
         ("attempt", "i8"),
         ("other", "i8"),  # 1 for a ladder of other steps than that of 0
         ("guess", "i8"),  # 1 for a ladder that is longer since f may be straight
@@ -84,7 +84,7 @@ STATE = np.dtype(
 )
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """
     Scratch of a ladder: what it found, for each output, in units of the scale.
 
@@ -105,18 +105,18 @@ def share_of(state: Any) -> Any:
 
 
 @jitable
-def begin(state: Any, base: Any, kept: Any, values: Any, errors: Any) -> None:
+def begin(state: Any, base: Any, estimates: Any, values: Any, errors: Any) -> None:
     """Start the ladder of a direction that has been measured."""
     state.scale = 1.0
     for i in range(base.size):
         if _HUGE < abs(float(base[i])) < math.inf:
             state.scale = _SMALLER
     state.t = state.top = share_of(state) * min(0.25, state.limit)
-    state.order = 2.0 if state.side == 0 else 1.0
-    state.rung = state.tail = state.attempt = state.guess = state.calls = 0
+    state.order = 2.0 if state.one_sided == 0 else 1.0
+    state.level = state.probe = state.attempt = state.guess = state.calls = 0
     values[:], errors[:] = math.nan, math.inf
-    kept[JUMP], kept[SAID] = 0.0, state.status
-    forget(kept, 0, values.size)
+    estimates[JUMP], estimates[VALUE_STATUS] = 0.0, state.status
+    forget(estimates, 0, values.size)
 
 
 @jitable
@@ -131,11 +131,11 @@ def finish(state: Any, values: Any, errors: Any) -> None:
 @jitable
 def row_of(state: Any) -> Any:
     """Return the row in which the difference at state.t belongs."""
-    return state.rung if state.tail == 0 else NEAR + state.tail - 1
+    return state.level if state.probe == 0 else NEAR + state.probe - 1
 
 
 @jitable
-def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any) -> None:
+def note(state: Any, above: Any, below: Any, base: Any, width: float, workspace: Any) -> None:
     """
     Note the difference quotients of one pair of evaluations, and how large the values are.
 
@@ -149,8 +149,8 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any)
     if state.power == 1 and not abs(abs(width) - ends * t) <= 2.0**-10 * t:
         width = math.nan
     normal = 2.0**-126 if state.eps > COARSE else 2.0**-1022
-    slopes, sizes, scale = room.differences[row], room.sizes[row], state.scale
-    bends, per_t = room.bends[row], 1 / t
+    slopes, sizes, scale = workspace.differences[row], workspace.sizes[row], state.scale
+    bends, per_t = workspace.bends[row], 1 / t
     for i in range(base.size):
         one, here, other = float(above[i]), float(base[i]), float(below[i])
         slopes[i] = (one * scale - other * scale) / width
@@ -230,15 +230,15 @@ def natural_size(state: Any) -> Any:
 
 
 @jitable
-def forget(kept: Any, first: int, last: int) -> None:
+def forget(estimates: Any, first: int, last: int) -> None:
     """Let some outputs have no best estimate yet; each rung writes what the next one reads."""
-    kept[BEST, first:last] = math.nan
-    kept[ERROR, first:last] = math.inf
-    kept[RUNG, first:last] = 0.0
+    estimates[BEST, first:last] = math.nan
+    estimates[ERROR, first:last] = math.inf
+    estimates[LEVEL, first:last] = 0.0
 
 
 @jitable
-def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: int) -> None:
+def extrapolate(state: Any, k: int, noise: float, workspace: Any, first: int, last: int) -> None:
     """
     Improve the estimates of some outputs by the difference of rung k, the next one.
 
@@ -252,89 +252,95 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
     those are many, estimates of one part are alike by chance, of both hardly. The slope to a side
     of x is off by half of a bend.
     """
-    kept = room.estimates
+    estimates = workspace.estimates
     order = int(state.order)
     per_rounding = noise_left(state, k, 0.0, 1.0)
     noise_alone = noise_left(state, k, noise * _grown(state, k), 0.0)
-    size, current = room.sizes[k, first:last], kept[CURRENT, first:last]
-    best, error, rung = kept[BEST, first:last], kept[ERROR, first:last], kept[RUNG, first:last]
-    apart = kept[APART, first:last]
-    assign(current, room.differences[k, first:last])
-    bend, counts = kept[BEND, first:last], bends_count(state)
+    size, current = workspace.sizes[k, first:last], estimates[CURRENT, first:last]
+    best, error, level = (
+        estimates[BEST, first:last],
+        estimates[ERROR, first:last],
+        estimates[LEVEL, first:last],
+    )
+    deviation = estimates[DEVIATION, first:last]
+    assign(current, workspace.differences[k, first:last])
+    bend, counts = estimates[BEND, first:last], bends_count(state)
     if counts:
-        assign(bend, room.bends[k, first:last])
+        assign(bend, workspace.bends[k, first:last])
     depth = min(k, ORDERS - 1)
     for p in range(1, depth + 1):
         eliminate = _ELIMINATE[order - 1, p]
-        previous = kept[p - 1, first:last]
-        for i in range(apart.size):
+        previous = estimates[p - 1, first:last]
+        for i in range(deviation.size):
             estimate, old = current[i], previous[i]
             better = estimate + (estimate - old) * eliminate
             one, other = abs(better - estimate), abs(better - old)
             previous[i], current[i] = estimate, better
-            apart[i] = one if one > other else other
-        for i in range(apart.size):
+            deviation[i] = one if one > other else other
+        for i in range(deviation.size):
             left = per_rounding * size[i]
-            apart[i] += left if left > noise_alone else noise_alone
+            deviation[i] += left if left > noise_alone else noise_alone
         if counts:
-            bends, eliminate_odd = kept[BENDS + p - 1, first:last], _ELIMINATE[2, p]
-            for i in range(apart.size):
+            bends, eliminate_odd = estimates[BENDS + p - 1, first:last], _ELIMINATE[2, p]
+            for i in range(deviation.size):
                 last_bend, old = bend[i], bends[i]
                 better = last_bend + (last_bend - old) * eliminate_odd
                 bends[i], bend[i] = last_bend, better
-            for i in range(apart.size):  # rounding is in both
-                left = 0.5 * (apart[i] + abs(bend[i]) - per_rounding * size[i])
-                apart[i] = left if left > apart[i] else apart[i]
+            for i in range(deviation.size):  # rounding is in both
+                left = 0.5 * (deviation[i] + abs(bend[i]) - per_rounding * size[i])
+                deviation[i] = left if left > deviation[i] else deviation[i]
         if order == 1 and state.top >= _LONG:
-            for i in range(apart.size):
-                known = apart[i] + error[i]
-                error[i] = math.inf if abs(current[i] - best[i]) > known else error[i]
-            for i in range(apart.size):
+            for i in range(deviation.size):
+                combined = deviation[i] + error[i]
+                error[i] = math.inf if abs(current[i] - best[i]) > combined else error[i]
+            for i in range(deviation.size):
                 off = abs(current[i] - best[i])
-                apart[i] = off if (error[i] == math.inf) & (off > apart[i]) else apart[i]
-        for i in range(apart.size):
-            closer = apart[i] < error[i]
+                deviation[i] = (
+                    off if (error[i] == math.inf) & (off > deviation[i]) else deviation[i]
+                )
+        for i in range(deviation.size):
+            closer = deviation[i] < error[i]
             best[i] = current[i] if closer else best[i]
-            rung[i] = k if closer else rung[i]
-        for i in range(apart.size):
-            error[i] = apart[i] if apart[i] < error[i] else error[i]
-    assign(kept[depth, first:last], current)
+            level[i] = k if closer else level[i]
+        for i in range(deviation.size):
+            error[i] = deviation[i] if deviation[i] < error[i] else error[i]
+    assign(estimates[depth, first:last], current)
     if counts:
-        assign(kept[BENDS + depth, first:last], bend)
+        assign(estimates[BENDS + depth, first:last], bend)
 
 
 @jitable
-def extrapolate_again(state: Any, room: Any, first: int, noise: float, i: int) -> None:
+def extrapolate_again(state: Any, workspace: Any, first: int, noise: float, i: int) -> None:
     """Extrapolate output i once more from a rung on, by another noise."""
-    forget(room.estimates, i, i + 1)
-    for k in range(first, state.rung + 1):
-        extrapolate(state, k, noise, room, i, i + 1)
+    forget(workspace.estimates, i, i + 1)
+    for k in range(first, state.level + 1):
+        extrapolate(state, k, noise, workspace, i, i + 1)
 
 
 @jitable
 def reaches_over_0(state: Any) -> bool:
     """Tell whether all steps so far are longer than x, as those of a ladder of natural length."""
-    central = state.side == 0 and state.power == 1
-    return bool(central and state.attempt > 0 and state.top * QUARTERS[state.rung] > 1)
+    central = state.one_sided == 0 and state.power == 1
+    return bool(central and state.attempt > 0 and state.top * QUARTERS[state.level] > 1)
 
 
 @jitable
-def settled(state: Any, base: Any, room: Any) -> bool:
+def settled(state: Any, base: Any, workspace: Any) -> bool:
     """Tell whether no output has anything to gain from a smaller step."""
-    kept, sizes, k = room.estimates, room.sizes, state.rung
+    estimates, sizes, k = workspace.estimates, workspace.sizes, state.level
     if k < (3 if reaches_over_0(state) else 2):
         return False
     counts = bends_count(state)
     for i in range(base.size):
         if counts:
-            longer, shorter = room.bends[k - 1, i], room.bends[k, i]
-            known = _SEEN * noise_left(state, k, 0.0, sizes[k, i])
-            if stays(longer, shorter) and abs(shorter) > known:
+            longer, shorter = workspace.bends[k - 1, i], workspace.bends[k, i]
+            noise_bound = _ABOVE_NOISE * noise_left(state, k, 0.0, sizes[k, i])
+            if stays(longer, shorter) and abs(shorter) > noise_bound:
                 return False
-        error, rung = kept[ERROR, i], int(kept[RUNG, i])
-        if error < math.inf and rung + 2 <= k:
+        error, level = estimates[ERROR, i], int(estimates[LEVEL, i])
+        if error < math.inf and level + 2 <= k:
             continue
-        done = error < math.inf and error <= 3 * noise_left(state, rung, 0.0, sizes[rung, i])
+        done = error < math.inf and error <= 3 * noise_left(state, level, 0.0, sizes[level, i])
         if not (done or math.isnan(base[i])):
             return False
     return True

@@ -9,10 +9,10 @@ from .ladder_extrapolate import (
     BETWEEN,
     ERROR,
     FAR,
+    LEVEL,
+    N_PROBES,
     NEAR,
     QUARTERS,
-    RUNG,
-    TAILS,
     grows,
     natural_size,
     noise_left,
@@ -30,7 +30,7 @@ _ABRUPT = 1024.0
 # Jumps are no more than some roundings of max(1, |x|), which f may have computed with, nor than a
 # share of f: else they are kinks of f, or waves.
 _INSIDE = 256.0
-_SLIGHT = 2.0**-8
+_LARGEST_SHARE = 2.0**-8
 
 
 @jitable
@@ -38,24 +38,24 @@ def largest_jump(state: Any, sizes: Any, i: int) -> Any:
     """Return how large a jump of output i between pieces may be, or 0 if it would not show."""
     if state.power != 1:
         return 0.0
-    largest = min(_INSIDE * state.eps * natural_size(state), _SLIGHT * sizes[0, i])
-    return largest if _ABRUPT * state.eps * sizes[state.rung, i] < largest else 0.0
+    largest = min(_INSIDE * state.eps * natural_size(state), _LARGEST_SHARE * sizes[0, i])
+    return largest if _ABRUPT * state.eps * sizes[state.level, i] < largest else 0.0
 
 
 @jitable
-def _jitter(state: Any, room: Any, i: int) -> Any:
+def _jitter(state: Any, workspace: Any, i: int) -> Any:
     """Return what output i moves by, from rung to rung or at x itself, after its best estimate."""
-    differences, _, bends, kept = room
-    last = state.rung
+    differences, _, bends, estimates = workspace
+    last = state.level
     jitter = 0.0
-    for k in range(max(1, min(int(kept[RUNG, i]) + 1, last)), last + 1):
-        moved = max(abs(differences[k, i] - differences[k - 1, i]), abs(bends[k, i]))
-        jitter = max(jitter, moved * state.top * QUARTERS[k])
+    for k in range(max(1, min(int(estimates[LEVEL, i]) + 1, last)), last + 1):
+        change = max(abs(differences[k, i] - differences[k - 1, i]), abs(bends[k, i]))
+        jitter = max(jitter, change * state.top * QUARTERS[k])
     return jitter
 
 
 @jitable
-def jump_of(state: Any, room: Any, i: int, largest: float) -> Any:
+def jump_of(state: Any, workspace: Any, i: int, largest: float) -> Any:
     """
     Return what output i jumps by between pieces, one of which all short steps stay on, or 0.
 
@@ -63,23 +63,25 @@ def jump_of(state: Any, room: Any, i: int, largest: float) -> Any:
     x * (1 + tanh(x)) is straight between them, and its slope there is not its derivative. Pieces of
     exp(x) * (1 + tanh(x)) bend, though by much less than a wave with that slope.
     """
-    differences, sizes, bends, kept = room
-    value, error, last = kept[BEST, i], kept[ERROR, i], state.rung
-    far, other = differences[FAR, i], differences[BETWEEN if state.tail == TAILS else NEAR, i]
+    differences, sizes, bends, estimates = workspace
+    value, error, last = estimates[BEST, i], estimates[ERROR, i], state.level
+    far, other = differences[FAR, i], differences[BETWEEN if state.probe == N_PROBES else NEAR, i]
     if not (error < math.inf and abs(other - far) < math.inf):
         return 0.0
     straight = _STRAIGHT * state.eps * sizes[FAR, i]
-    apart = abs(far - value)
-    if apart > error + straight / state.far:  # all steps of the ladder are longer than a piece
+    difference = abs(far - value)
+    if difference > error + straight / state.far:  # all steps of the ladder are longer than a piece
         t = state.top * QUARTERS[last]
         off = max(error, abs(differences[last, i] - value)) * t
         bend = max(abs(other - far), abs(bends[FAR, i])) * state.far
         bends = 2 * straight + _ABRUPT * max(0.0, bend - straight)
-        told = (apart * state.far) ** 2 > bends * off  # the left over off is a wave's own bend
-        jump, jitter = max(off, apart * t), _jitter(state, room, i)
-        if apart * state.far <= 2 * jitter:  # of pieces that are as short as the tails
+        resolved = (
+            difference * state.far
+        ) ** 2 > bends * off  # the left over off is a wave's own bend
+        jump, jitter = max(off, difference * t), _jitter(state, workspace, i)
+        if difference * state.far <= 2 * jitter:  # of pieces that are as short as the tails
             jump = min(jump, jitter)
-        return jump if told and jump <= largest else 0.0
+        return jump if resolved and jump <= largest else 0.0
     before = 0.0
     for k in range(last, -1, -1):
         t = state.top * QUARTERS[k]
@@ -107,10 +109,10 @@ def hidden_by_rounding(state: Any, differences: Any, y: float, i: int) -> Any:
     """
     if differences[NEAR, i] != 0 or differences[FAR, i] != 0 or not in_few_bits(y):
         return 0.0
-    first = state.rung + 1
+    first = state.level + 1
     while first > 0 and differences[first - 1, i] == 0:
         first -= 1
-    if first > state.rung:
+    if first > state.level:
         return 0.0
     return state.eps * natural_size(state) / raised(state.top * QUARTERS[first], state.power)
 
@@ -123,7 +125,7 @@ _SMOOTH = 0.3
 # By how much shares may differ to be one, and how many noise hardly makes so.
 _SAME, _ROW = 0.1, 4
 # Times what noise leaves of a difference, from which on a change is none of it.
-_SEEN = 4.0
+_ABOVE_NOISE = 4.0
 # The powers of a slope without end: noise, and a jump, have -1, and in second differences -2.
 _STEEPEST, _FLATTEST = -0.95, 0.02
 # What tails and a rung may be off from one power, as a share of how far the tails are apart.
@@ -142,15 +144,15 @@ def _share(state: Any, d: Any, sizes: Any, k: int, i: int, noise: float) -> Any:
     most = raised(_JUMP, state.power)
     slow = _SLOW * abs(before) < abs(now) < most * abs(before) and now * before > 0
     rounding = max(noise, state.eps * sizes[k, i]) / raised(state.top * QUARTERS[k], state.power)
-    if not slow or abs(now) <= _SEEN * rounding:
+    if not slow or abs(now) <= _ABOVE_NOISE * rounding:
         return 0.0
     return now / before
 
 
 @jitable
-def _changes_to_come(state: Any, room: Any, k: int, i: int, noise: float) -> Any:
+def _changes_to_come(state: Any, workspace: Any, k: int, i: int, noise: float) -> Any:
     """Return the sum of the slow changes of output i after rung k, or 0: a geometric series."""
-    d, sizes, _, _ = room
+    d, sizes, _, _ = workspace
     share = _share(state, d, sizes, k, i, noise) if k > _ROW else 0.0
     if share == 0.0:
         return 0.0
@@ -163,30 +165,30 @@ def _changes_to_come(state: Any, room: Any, k: int, i: int, noise: float) -> Any
 
 
 @jitable
-def far_to_go(state: Any, room: Any, i: int, noise: float) -> Any:
+def far_to_go(state: Any, workspace: Any, i: int, noise: float) -> Any:
     """
     Return how far an estimate of output i is at most from where slow changes go; 0 without such.
 
     They are those up to its rung, beyond which there may be noise; or without end up to the last
     that are seen beside that. Extrapolation goes the same way, and not as far.
     """
-    k = int(state.rung)
-    while k > _ROW and _share(state, room.differences, room.sizes, k, i, noise) == 0:
+    k = int(state.level)
+    while k > _ROW and _share(state, workspace.differences, workspace.sizes, k, i, noise) == 0:
         k -= 1
-    if _changes_to_come(state, room, k, i, noise) == math.inf:
+    if _changes_to_come(state, workspace, k, i, noise) == math.inf:
         return math.inf
-    return _changes_to_come(state, room, int(room.estimates[RUNG, i]), i, 0.0)
+    return _changes_to_come(state, workspace, int(workspace.estimates[LEVEL, i]), i, 0.0)
 
 
 @jitable
-def bend_left(state: Any, room: Any, i: int, noise: float) -> Any:
+def bend_left(state: Any, workspace: Any, i: int, noise: float) -> Any:
     """
     Return the last bend of output i if it has not fallen as that of what is smooth, or 0.
 
     Steps that reach over 0, from a small x, do not see what an even function has for a slope there:
     its differences are as good as 0, and its bends alone are more than that.
     """
-    b, k = room.bends, int(state.rung)
+    b, k = workspace.bends, int(state.level)
     t, last = state.top * QUARTERS[k], abs(b[k, i])
     falls = k > 0 and last <= _SMOOTH * abs(b[k - 1, i])
     return 0.0 if falls or last * t <= _BEYOND * noise else last
@@ -195,8 +197,8 @@ def bend_left(state: Any, room: Any, i: int, noise: float) -> Any:
 @jitable
 def _endless_share(state: Any, d: Any, sizes: Any, i: int) -> Any:
     """Return the share that `d` of output i changes by at the last rungs, if without end, or 0."""
-    k = int(state.rung)
-    if k < 3 or state.side != 0:
+    k = int(state.level)
+    if k < 3 or state.one_sided != 0:
         return 0.0
     share, earlier = _share(state, d, sizes, k, i, 0.0), _share(state, d, sizes, k - 1, i, 0.0)
     return share if share > _ENDLESS and abs(earlier - share) <= _SAME * share else 0.0
@@ -212,18 +214,18 @@ def goes_on(state: Any, d: Any, sizes: Any, i: int, noise: float) -> bool:
     """
     noise = _BEYOND * max(noise, state.eps * natural_size(state))
     endless = _endless_share(state, d, sizes, i) > 0
-    return bool(endless and _share(state, d, sizes, int(state.rung) - 1, i, noise) > 0)
+    return bool(endless and _share(state, d, sizes, int(state.level) - 1, i, noise) > 0)
 
 
 @jitable
-def leads_to_the_tail(state: Any, room: Any, i: int) -> bool:
+def extends_to_probe(state: Any, workspace: Any, i: int) -> bool:
     """Tell whether differences do so up to the near tail: noise grows faster."""
-    d, sizes, k = room.differences, room.sizes, int(state.rung)
+    d, sizes, k = workspace.differences, workspace.sizes, int(state.level)
     share = _endless_share(state, d, sizes, i)
     if share == 0:
         return False
-    rungs = math.log(state.top * QUARTERS[k] / state.near) / math.log(4.0)
-    times = rungs if share == 1 else share * math.expm1(rungs * math.log(share)) / (share - 1)
+    levels = math.log(state.top * QUARTERS[k] / state.near) / math.log(4.0)
+    times = levels if share == 1 else share * math.expm1(levels * math.log(share)) / (share - 1)
     risen = (d[NEAR, i] - d[k, i]) / (times * (d[k, i] - d[k - 1, i]))
     return bool(_LEAST_RISEN < risen < _MOST_RISEN)
 
@@ -241,8 +243,8 @@ def has_no_end(state: Any, differences: Any, i: int) -> bool:
 
     Noise grows, too, but hardly in the order of six steps and by the same power between them.
     """
-    k = state.rung
-    if state.tail < TAILS or k == 0:
+    k = state.level
+    if state.probe < N_PROBES or k == 0:
         return False
     longer, last, near = differences[k - 1, i], differences[k, i], differences[NEAR, i]
     two, one, far = differences[BETWEEN + 1, i], differences[BETWEEN, i], differences[FAR, i]
@@ -265,9 +267,9 @@ def has_no_end(state: Any, differences: Any, i: int) -> bool:
     whole = _risen(q, to_near)
     off_one = abs((one - far) / (near - far) - _risen(q, to_one) / whole)
     off_two = abs((two - far) / (near - far) - _risen(q, to_two) / whole)
-    rung = _risen(q, to_last + math.log(4.0)) - _risen(q, to_last)
-    off_rung = abs((longer - last) / (near - far) - rung / whole)
-    return bool(max(off_one, off_two) <= _FITS and off_rung <= _NEARLY * rung / whole)
+    expected = _risen(q, to_last + math.log(4.0)) - _risen(q, to_last)
+    off_level = abs((longer - last) / (near - far) - expected / whole)
+    return bool(max(off_one, off_two) <= _FITS and off_level <= _NEARLY * expected / whole)
 
 
 # The last rungs, by whose bends kinks are told: how many there are after a best one, mostly.
@@ -287,37 +289,37 @@ def flat_before_a_kink(state: Any, differences: Any, bends: Any, i: int) -> bool
     as stairs: it leaves J*d/2/t in them, as noise does. But all of it comes from one side of x.
     To both sides there are stairs, unless they are less than one.
     """
-    found = False
-    if state.side != 0 or state.power != 1:
-        return found
+    kinked = False
+    if state.one_sided != 0 or state.power != 1:
+        return kinked
     before = 0.0
-    for k in range(max(0, state.rung + 1 - _RECENT), state.rung + 1):
+    for k in range(max(0, state.level + 1 - _RECENT), state.level + 1):
         slope, bend = 2 * differences[k, i], bends[k, i]
         if not abs(abs(bend) - abs(slope)) <= REALISED * abs(slope):
             return False
-        side = bend if slope > 0 else -bend
+        signed_bend = bend if slope > 0 else -bend
         # One step is the same change of f, whatever t.
-        found |= before * side > 0 and abs(before) > 0.5 * abs(side)
-        before = side
-    return found
+        kinked |= before * signed_bend > 0 and abs(before) > 0.5 * abs(signed_bend)
+        before = signed_bend
+    return kinked
 
 
 @jitable
-def jump_within(state: Any, room: Any, i: int, value: float, noise: float) -> Any:
+def jump_within(state: Any, workspace: Any, i: int, value: float, noise: float) -> Any:
     """
     Return what the slope of output i jumps by, beyond noise, within the steps of its value, or 0.
 
     Noise is no less than what differences show of it.
     """
     jump = 0.0
-    if state.side != 0 or state.power != 1:
+    if state.one_sided != 0 or state.power != 1:
         return jump
-    differences, _, bends, kept = room
-    recent = max(0, state.rung + 1 - _RECENT)
-    first = max(recent, int(kept[RUNG, i]) - 1)
-    for k in range(first, state.rung + 1):
+    differences, _, bends, estimates = workspace
+    recent = max(0, state.level + 1 - _RECENT)
+    first = max(recent, int(estimates[LEVEL, i]) - 1)
+    for k in range(first, state.level + 1):
         noise = max(noise, abs(differences[k, i] - value) * state.top * QUARTERS[k])
-    for k in range(recent, state.rung):
+    for k in range(recent, state.level):
         longer, shorter = bends[k, i], bends[k + 1, i]
         if abs(shorter) * state.top * QUARTERS[k + 1] <= BEYOND_NOISE * noise:
             continue
@@ -329,17 +331,19 @@ def jump_within(state: Any, room: Any, i: int, value: float, noise: float) -> An
 
 
 @jitable
-def contradiction(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> Any:
+def contradiction(
+    state: Any, workspace: Any, i: int, value: float, error: float, noise: float
+) -> Any:
     """
     Return how far two shorter steps that know better are from the value of output i, or 0.
 
     Among many kinks, or waves, a few of the longer ones are alike by chance.
     """
-    differences, sizes, _, kept = room
+    differences, sizes, _, estimates = workspace
     most = 0.0
-    for k in range(int(kept[RUNG, i]) + 2, state.rung + 1):
+    for k in range(int(estimates[LEVEL, i]) + 2, state.level + 1):
         longer, shorter = differences[k - 1, i], differences[k, i]
-        known = abs(shorter - longer) + noise_left(state, k, noise, sizes[k, i])
+        uncertainty = abs(shorter - longer) + noise_left(state, k, noise, sizes[k, i])
         off = abs(shorter - value)
-        most = max(most, off + known) if off > known + error else most
+        most = max(most, off + uncertainty) if off > uncertainty + error else most
     return most

@@ -6,15 +6,15 @@ from typing import Any
 from . import jitable
 from .differences import ALIASED, CONVERGED, NOISY, NONSMOOTH
 from .ladder_extrapolate import (
-    APART,
     BEST,
+    DEVIATION,
     ERROR,
     FAR,
     JUMP,
+    LEVEL,
     NEAR,
     QUARTERS,
-    RUNG,
-    SAID,
+    VALUE_STATUS,
     bends_count,
     extrapolate_again,
     natural_size,
@@ -32,7 +32,7 @@ from .ladder_irregular import (
     jump_within,
     largest_jump,
 )
-from .ladder_noise import borne_out, compare_tails, judge, steady_rung
+from .ladder_noise import borne_out, compare_probes, judge, steady_level
 
 _ATTEMPTS = 8  # step sequences for each derivative at most
 
@@ -43,7 +43,7 @@ _REFINED = 2.0**-34
 # Nor does one below this share of |f| / max(1, |x|), the natural size of a derivative.
 _NATURAL = 2.0**-30
 # A power of eps, below which an x may be lost beside numbers of natural size.
-_LOST_BESIDE = 0.4
+_LOST_EXPONENT = 0.4
 # Times the errors from which on a contradiction is none of noise thought too small.
 _CONTRADICTED = 64.0
 # Times that the last difference is farther from an estimate than the one before, and than errors.
@@ -59,7 +59,7 @@ _ABOVE_FAR = 2.0**8
 # A share of a slope as which its error is to be known, and where three rungs say so.
 _VAGUE, _IN_A_ROW = 2.0**-10, 0.1
 # Times that tails are apart, beneath which an error is what shorter steps promise less of.
-_KNOWN = 4.0
+_PROBE_DISTANCES = 4.0
 # And that rungs are as long as the near tail, which leave room for a length between them.
 _GAP = 256.0
 # Spacings that leave a ladder no rungs without noise.
@@ -79,142 +79,142 @@ def _poor(state: Any, value: float, error: float, largest: float) -> bool:
 
 
 @jitable
-def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> bool:
+def _leaves(state: Any, workspace: Any, i: int, value: float, error: float, noise: float) -> bool:
     """
     Tell whether differences by shorter steps leave the estimate of output i.
 
     They come nearer to a derivative, each by 16 times. A softplus is straight at steps that are far
     longer than its bend, and the slope that it has there is another one.
     """
-    last = state.rung
+    last = state.level
     if last == 0:
         return False
-    differences, sizes, _, _ = room
+    differences, sizes, _, _ = workspace
     now, before = abs(differences[last, i] - value), abs(differences[last - 1, i] - value)
-    known = error + noise_left(state, last, noise, sizes[last, i])
-    return bool(now > _FARTHER * before and now > _SURELY * known)
+    uncertainty = error + noise_left(state, last, noise, sizes[last, i])
+    return bool(now > _FARTHER * before and now > _SURELY * uncertainty)
 
 
 @jitable
-def _strays(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> bool:
+def _diverges(state: Any, workspace: Any, i: int, value: float, error: float, noise: float) -> bool:
     """
     Tell whether shorter steps than those of its estimate give output i another slope.
 
     Differences of what is smooth come nearer to it, each by 4 or 16 times.
     """
-    differences, sizes, _, kept = room
-    for row in range(FAR, NEAR + state.tail):  # noise is little in two tails by chance, sooner
+    differences, sizes, _, estimates = workspace
+    for row in range(FAR, NEAR + state.probe):  # noise is little in two tails by chance, sooner
         off = abs(differences[row, i] - value)
         noise = max(noise, 3 * off * raised(state.far, state.power))
-    rung = int(kept[RUNG, i])
-    before = abs(differences[rung, i] - value)
-    for k in range(rung + 1, state.rung + 1):
+    level = int(estimates[LEVEL, i])
+    before = abs(differences[level, i] - value)
+    for k in range(level + 1, state.level + 1):
         now = abs(differences[k, i] - value)
-        known = error + noise_left(state, k, noise, sizes[k, i])
-        if now > max(_SURELY * known, _STAYS * before):
+        uncertainty = error + noise_left(state, k, noise, sizes[k, i])
+        if now > max(_SURELY * uncertainty, _STAYS * before):
             return True
         before = now
     return False
 
 
 @jitable
-def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
+def _limited(state: Any, sizes: Any, estimates: Any, i: int, error: float, noise: float) -> bool:
     """Tell whether noise limits what the ladder gave."""
-    rung = int(kept[RUNG, i])
-    return bool(error <= 3 * noise_left(state, rung, noise, sizes[rung, i]))
+    level = int(estimates[LEVEL, i])
+    return bool(error <= 3 * noise_left(state, level, noise, sizes[level, i]))
 
 
 @jitable
-def _ended(state: Any, room: Any, i: int, value: float, error: float) -> bool:
+def _ended(state: Any, workspace: Any, i: int, value: float, error: float) -> bool:
     """Tell whether the slope of output i, that seemed to have no end, has found one."""
-    steady = steady_rung(state, room.differences, i) > 0  # which noise hardly is
+    steady = steady_level(state, workspace.differences, i) > 0  # which noise hardly is
     return bool(error <= (_IN_A_ROW if steady else _VAGUE) * abs(value))
 
 
 @jitable
-def _tails_know(state: Any, room: Any, i: int, value: float, error: float) -> bool:
+def _probes_resolve(state: Any, workspace: Any, i: int, value: float, error: float) -> bool:
     """
     Tell whether tails are far closer to each other than output i is known, by far longer rungs.
 
     A length between them is one that a shorter ladder finds.
     """
-    differences, sizes, bends, kept = room
+    differences, sizes, bends, estimates = workspace
     near, far, bend = differences[NEAR, i], differences[FAR, i], bends[NEAR, i]
     # Of stairs and of what jumps between pieces they know one.
-    whole = (near != 0 or far != 0 or bend != 0) and kept[JUMP, i] == 0
-    room_left = state.top * QUARTERS[state.rung] >= _GAP * state.near
-    if not (whole and room_left and error > _VAGUE * abs(value)):
+    whole = (near != 0 or far != 0 or bend != 0) and estimates[JUMP, i] == 0
+    has_gap = state.top * QUARTERS[state.level] >= _GAP * state.near
+    if not (whole and has_gap and error > _VAGUE * abs(value)):
         return False
-    apart = abs(near - far) + state.eps * sizes[FAR, i] / raised(state.far, state.power)
-    if state.side == 0 and state.power == 1:
-        apart += abs(bend) + abs(bends[FAR, i])
-    return bool(error > _KNOWN * apart)
+    distance = abs(near - far) + state.eps * sizes[FAR, i] / raised(state.far, state.power)
+    if state.one_sided == 0 and state.power == 1:
+        distance += abs(bend) + abs(bends[FAR, i])
+    return bool(error > _PROBE_DISTANCES * distance)
 
 
 @jitable
 def _by_shorter_steps(
-    state: Any, room: Any, i: int, value: float, error: float, noise: float
+    state: Any, workspace: Any, i: int, value: float, error: float, noise: float
 ) -> Any:
     """Return value and error of output i: those of shorter steps where they contradict these."""
-    if contradiction(state, room, i, value, error, noise) == 0:
+    if contradiction(state, workspace, i, value, error, noise) == 0:
         return value, error
-    extrapolate_again(state, room, int(room.estimates[RUNG, i]) + 1, noise, i)
-    value, error = room.estimates[BEST, i], room.estimates[ERROR, i]
-    return value, max(error, contradiction(state, room, i, value, error, noise))
+    extrapolate_again(state, workspace, int(workspace.estimates[LEVEL, i]) + 1, noise, i)
+    value, error = workspace.estimates[BEST, i], workspace.estimates[ERROR, i]
+    return value, max(error, contradiction(state, workspace, i, value, error, noise))
 
 
 @jitable
-def _note_pieces(state: Any, room: Any, i: int, largest: float, errors: Any) -> None:
+def _record_jump(state: Any, workspace: Any, i: int, largest: float, errors: Any) -> None:
     """
     Note what output i jumps by between pieces.
 
     Ladders before saw no jump if all of their steps were shorter than a piece: their errors grow.
     """
-    jump = room.estimates[JUMP]
-    known = jump[i] > 0
-    jump[i] = max(jump[i], jump_of(state, room, i, largest))
-    if jump[i] > 0 and not known and state.attempt > 0 and not _is_shorter(state):
+    jump = workspace.estimates[JUMP]
+    had_jump = jump[i] > 0
+    jump[i] = max(jump[i], jump_of(state, workspace, i, largest))
+    if jump[i] > 0 and not had_jump and state.attempt > 0 and not _is_shorter(state):
         left = 3 * jump[i] / raised(state.step / state.length, state.power)
         errors[i] = max(errors[i], left)
 
 
 @jitable
-def _found(state: Any, room: Any, i: int, errors: Any) -> Any:
+def _assess(state: Any, workspace: Any, i: int, errors: Any) -> Any:
     """Return what this ladder says of output i: value, error, status, and the noise in f."""
-    _, sizes, _, kept = room
-    value, error = kept[BEST, i], kept[ERROR, i]
+    _, sizes, _, estimates = workspace
+    value, error = estimates[BEST, i], estimates[ERROR, i]
     status, noise = CONVERGED, state.eps * sizes[FAR, i]
-    differs = kept[APART, i] != 0
+    differs = estimates[DEVIATION, i] != 0
     if differs:
-        value, error, status, noise = judge(state, room, i)
-    if kept[JUMP, i] > 0:
-        noise = 3 * kept[JUMP, i]
-        extrapolate_again(state, room, 0, noise, i)
-        value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
-    endless = errors[i] == math.inf and kept[SAID, i] == NONSMOOTH
-    if endless and not _ended(state, room, i, value, error):
+        value, error, status, noise = judge(state, workspace, i)
+    if estimates[JUMP, i] > 0:
+        noise = 3 * estimates[JUMP, i]
+        extrapolate_again(state, workspace, 0, noise, i)
+        value, error, status = estimates[BEST, i], estimates[ERROR, i], NOISY
+    endless = errors[i] == math.inf and estimates[VALUE_STATUS, i] == NONSMOOTH
+    if endless and not _ended(state, workspace, i, value, error):
         error, status = math.inf, NONSMOOTH
     if differs and status in (CONVERGED, NOISY):
-        jump = jump_within(state, room, i, value, noise)
+        jump = jump_within(state, workspace, i, value, noise)
         if jump > error:
             error, status = error + jump / 2, NONSMOOTH
-        error = max(error, far_to_go(state, room, i, noise))
+        error = max(error, far_to_go(state, workspace, i, noise))
         if error == math.inf:
             status = NONSMOOTH
     if status in (CONVERGED, NOISY) and reaches_over_0(state):
-        error = max(error, bend_left(state, room, i, 4 * noise))
-    if bends_count(state) and kept[RUNG, i] + 2 <= state.rung:
-        value, error = _by_shorter_steps(state, room, i, value, error, noise)
+        error = max(error, bend_left(state, workspace, i, 4 * noise))
+    if bends_count(state) and estimates[LEVEL, i] + 2 <= state.level:
+        value, error = _by_shorter_steps(state, workspace, i, value, error, noise)
     # One that was led down here may still be too long: its first rungs are alike by chance.
     judged = _is_shorter(state) and status in (CONVERGED, NOISY)
-    if judged and _strays(state, room, i, value, error, noise):
+    if judged and _diverges(state, workspace, i, value, error, noise):
         error, status = math.inf, ALIASED
     return value, error, status, noise
 
 
 @jitable
 def _takes_over(
-    state: Any, room: Any, i: int, estimate: Any, known: float, known_error: float
+    state: Any, workspace: Any, i: int, estimate: Any, previous: float, previous_error: float
 ) -> bool:
     """
     Tell whether this ladder's estimate of output i is to be kept, and not an earlier one.
@@ -223,56 +223,66 @@ def _takes_over(
     shorter steps may: what was noise to the longer ones was many waves, unless f stands.
     """
     value, error, noise = estimate
-    apart, together = abs(value - known), error + known_error
-    better = error < known_error and apart <= together
+    distance, together = abs(value - previous), error + previous_error
+    better = error < previous_error and distance <= together
     if _is_shorter(state):
         # Rounding of numbers of natural size may hide some of f from all of its steps.
         change = abs(value) * raised(state.top, state.power)
-        contradicts = apart > _CONTRADICTED * together and change > state.eps * natural_size(state)
-        return bool(better or contradicts or known_error == math.inf)
+        contradicts = distance > _CONTRADICTED * together and change > state.eps * natural_size(
+            state
+        )
+        return bool(better or contradicts or previous_error == math.inf)
     # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
-    better |= error < known_error and known == 0 and borne_out(state, room, i, value)
+    better |= error < previous_error and previous == 0 and borne_out(state, workspace, i, value)
     if not better:
-        return bool(known_error == math.inf)
+        return bool(previous_error == math.inf)
     # What is bounded has small slopes over long steps, whatever they are at x.
-    seen = abs(value) > error and _limited(state, room.sizes, room.estimates, i, error, noise)
-    return bool(state.guess == 0 or seen) and not _leaves(state, room, i, value, error, noise)
+    resolved = abs(value) > error and _limited(
+        state, workspace.sizes, workspace.estimates, i, error, noise
+    )
+    return bool(state.guess == 0 or resolved) and not _leaves(
+        state, workspace, i, value, error, noise
+    )
 
 
 @jitable
-def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
+def conclude(state: Any, base: Any, workspace: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
-    differences, sizes, _, kept = room
+    differences, sizes, _, estimates = workspace
     first, counts = state.attempt == 0, bends_count(state)
     aliased = rippled = buried = straight = False
-    compare_tails(state, room)
+    compare_probes(state, workspace)
     natural = _NATURAL / raised(state.unit, state.power)
-    small = state.unit > state.eps**-_LOST_BESIDE
+    small = state.unit > state.eps**-_LOST_EXPONENT
     largest = 0.0
     if state.joint == 1:
         for i in range(values.size):
-            size = abs(kept[BEST, i])
+            size = abs(estimates[BEST, i])
             largest = size if largest < size < math.inf else largest
     for i in range(values.size):
         unknown = first or errors[i] == math.inf
         if not (unknown or _poor(state, values[i], errors[i], largest)):
             continue
-        value, error = kept[BEST, i], kept[ERROR, i]
+        value, error = estimates[BEST, i], estimates[ERROR, i]
         status, noise = CONVERGED, state.eps * sizes[FAR, i]
         most = largest_jump(state, sizes, i)
         if most > 0:
-            _note_pieces(state, room, i, most, errors)
-        plain = first and not counts and kept[APART, i] == 0 and kept[JUMP, i] == 0
+            _record_jump(state, workspace, i, most, errors)
+        plain = first and not counts and estimates[DEVIATION, i] == 0 and estimates[JUMP, i] == 0
         if not plain:  # asked here: a call takes longer
-            value, error, status, noise = _found(state, room, i, errors)
-        taken = first or _takes_over(state, room, i, (value, error, noise), values[i], errors[i])
+            value, error, status, noise = _assess(state, workspace, i, errors)
+        taken = first or _takes_over(
+            state, workspace, i, (value, error, noise), values[i], errors[i]
+        )
         if taken:
             values[i], errors[i] = value, error
             rippled |= status == ALIASED and error < math.inf
             if status in (ALIASED, NONSMOOTH):
                 aliased |= error == math.inf and not math.isnan(differences[NEAR, i])
             # That f is noisy stays true, whatever other steps see of it.
-            kept[SAID, i] = max(status, NOISY) if kept[SAID, i] == NOISY else status
+            estimates[VALUE_STATUS, i] = (
+                max(status, NOISY) if estimates[VALUE_STATUS, i] == NOISY else status
+            )
         hidden = 0.0
         if first and value == 0:
             hidden = hidden_by_rounding(state, differences, float(base[i]), i)
@@ -281,15 +291,17 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             buried |= natural * sizes[FAR, i] < errors[i] < math.inf
             buried |= small and hidden > 0
             if first or _is_shorter(state):
-                aliased |= _tails_know(state, room, i, values[i], errors[i])
+                aliased |= _probes_resolve(state, workspace, i, values[i], errors[i])
             judged = status in (CONVERGED, NOISY)
             if judged and errors[i] < abs(values[i]):
                 # By its first rungs, so that longer steps promise more.
-                straight |= kept[RUNG, i] <= 1 and _limited(state, sizes, kept, i, error, noise)
+                straight |= estimates[LEVEL, i] <= 1 and _limited(
+                    state, sizes, estimates, i, error, noise
+                )
         errors[i] = max(errors[i], hidden)
     worst = float(CONVERGED)
     for i in range(values.size):
-        worst = max(worst, kept[SAID, i])
+        worst = max(worst, estimates[VALUE_STATUS, i])
     state.status = int(worst)
     longest = state.top * state.length
     state.step = longest if first else min(state.step, longest)

@@ -6,16 +6,16 @@ from typing import Any
 from . import jitable
 from .differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
 from .ladder_extrapolate import (
-    APART,
     BEST,
     BETWEEN,
+    DEVIATION,
     ERROR,
     FAR,
     JUMP,
+    LEVEL,
+    N_PROBES,
     NEAR,
     QUARTERS,
-    RUNG,
-    TAILS,
     extrapolate_again,
     natural_size,
     noise_left,
@@ -25,10 +25,10 @@ from .ladder_extrapolate import (
 from .ladder_irregular import (
     BEYOND_NOISE,
     REALISED,
+    extends_to_probe,
     flat_before_a_kink,
     goes_on,
     has_no_end,
-    leads_to_the_tail,
 )
 
 # What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
@@ -53,7 +53,7 @@ _LITTLE = 2.0**-10
 # From this share of |f| on, and where it is f's own, two more tails tell it from waves.
 _LOUD = 2.0**-28
 # Times the noise from which on an estimate that leaves the tails is of something else.
-_TOLD = 8.0
+_SIGNIFICANT = 8.0
 # Times that a jump grows as t falls to a 16th where f at x itself is off, and both sides are alike.
 # That is noise up to some roundings, as of derivatives that are numerical themselves.
 _BY_ITSELF, _OFF = 8.0, 65536.0
@@ -61,26 +61,26 @@ _BY_ITSELF, _OFF = 8.0, 65536.0
 # it grows as the step falls.
 _CUSP, _SPIKE = 1.1, 12.0
 # A share of a cusp's bend that the rungs are to know.
-_RUNGS_TOO = 0.5
+_LEVEL_SHARE = 0.5
 
 
 @jitable
-def compare_tails(state: Any, room: Any) -> None:
+def compare_probes(state: Any, workspace: Any) -> None:
     """
     Store in APART where the tails differ from the estimates by more than f's rounding.
 
     Or where bends at the last steps do.
     """
-    differences, sizes, bends, kept = room
+    differences, sizes, bends, estimates = workspace
     per_far, per_near = raised(state.far, state.power), raised(state.near, state.power)
-    value, differs = kept[BEST], kept[APART]
+    value, differs = estimates[BEST], estimates[DEVIATION]
     near, far = differences[NEAR], differences[FAR]
     for i in range(value.size):
         one, other = abs(near[i] - value[i]) * per_near, abs(far[i] - value[i]) * per_far
         differs[i] = one if one > other else other
     noise, jump = sizes[FAR], bends[NEAR]
-    longer, shorter = bends[max(0, state.rung - 1)], bends[state.rung]
-    last = state.top * QUARTERS[state.rung] if state.rung > 0 else 0.0
+    longer, shorter = bends[max(0, state.level - 1)], bends[state.level]
+    last = state.top * QUARTERS[state.level] if state.level > 0 else 0.0
     for i in range(value.size):
         allowed = state.eps * noise[i]
         same = differs[i] <= allowed and abs(jump[i]) * state.far <= 16 * allowed
@@ -90,7 +90,7 @@ def compare_tails(state: Any, room: Any) -> None:
 
 
 @jitable
-def _stands(state: Any, differences: Any, bends: Any, i: int) -> bool:
+def _is_constant(state: Any, differences: Any, bends: Any, i: int) -> bool:
     """
     Tell whether output i stands still at the far tail, to one side of x at least.
 
@@ -100,56 +100,56 @@ def _stands(state: Any, differences: Any, bends: Any, i: int) -> bool:
     """
     # To the other side it may jump; what the step is after rounding is known to a share.
     slope, jump = abs(differences[FAR, i]), abs(bends[FAR, i])
-    still = abs(jump - 2 * slope) <= REALISED * slope
-    return bool(still and state.far >= _COARSER * state.grain)
+    constant = abs(jump - 2 * slope) <= REALISED * slope
+    return bool(constant and state.far >= _COARSER * state.grain)
 
 
 @jitable
-def _alike(state: Any, room: Any, i: int) -> bool:
+def _alike(state: Any, workspace: Any, i: int) -> bool:
     """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
-    differences, sizes, bends, kept = room
+    differences, sizes, bends, estimates = workspace
     near = differences[NEAR, i]
-    apart = abs(near - kept[BEST, i])
+    distance = abs(near - estimates[BEST, i])
     rounding = state.eps * sizes[FAR, i] / raised(state.far, state.power)
-    alike = near != 0 and not _stands(state, differences, bends, i)
-    alike &= apart > kept[ERROR, i] + rounding
-    share = _FOUR_ALIKE if state.tail == TAILS else _ALIKE
-    for row in range(FAR, NEAR + state.tail):
-        alike &= abs(differences[row, i] - near) <= share * apart
+    alike = near != 0 and not _is_constant(state, differences, bends, i)
+    alike &= distance > estimates[ERROR, i] + rounding
+    share = _FOUR_ALIKE if state.probe == N_PROBES else _ALIKE
+    for row in range(FAR, NEAR + state.probe):
+        alike &= abs(differences[row, i] - near) <= share * distance
     return bool(alike)
 
 
 @jitable
-def borne_out(state: Any, room: Any, i: int, value: float) -> bool:
+def borne_out(state: Any, workspace: Any, i: int, value: float) -> bool:
     """Tell whether both tails see a slope of output i, but for what is little beside it and f."""
-    differences, sizes, _, _ = room
+    differences, sizes, _, _ = workspace
     near, far = abs(differences[NEAR, i] - value), abs(differences[FAR, i] - value)
     rounding = max(near * state.near, far * state.far)
     return bool(max(near, far) <= _ALIKE * abs(value) and rounding <= _HARDLY * sizes[FAR, i])
 
 
 @jitable
-def doubtful(state: Any, room: Any) -> bool:
+def doubtful(state: Any, workspace: Any) -> bool:
     """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
-    if state.tail == TAILS:
+    if state.probe == N_PROBES:
         return False
-    differences, sizes, _, kept = room
+    differences, sizes, _, estimates = workspace
     near, far, size = differences[NEAR], differences[FAR], sizes[FAR]
-    value, error = kept[BEST], kept[ERROR]
+    value, error = estimates[BEST], estimates[ERROR]
     per_size = state.eps / raised(state.far, state.power)
     per_near = raised(state.near, state.power)
     most = _loudest(state)
     count = loud = 0
     for i in range(value.size):  # as `_alike` of two tails, without branches
-        apart = abs(near[i] - value[i])
-        seen = apart > error[i] + per_size * size[i]
-        count += 1 if seen & (abs(far[i] - near[i]) <= _ALIKE * apart) else 0
-        loud += 1 if seen & (apart * per_near > most * size[i]) else 0
+        distance = abs(near[i] - value[i])
+        resolved = distance > error[i] + per_size * size[i]
+        count += 1 if resolved & (abs(far[i] - near[i]) <= _ALIKE * distance) else 0
+        loud += 1 if resolved & (distance * per_near > most * size[i]) else 0
     if loud > 0:
         return True
     if count > 0:
         for i in range(value.size):
-            if _alike(state, room, i):
+            if _alike(state, workspace, i):
                 return True
     return False
 
@@ -162,9 +162,9 @@ def _all_rounded(state: Any, size: float) -> bool:
 
 
 @jitable
-def _is_all_of_f(state: Any, sizes: Any, tail: int, i: int, noise: float) -> bool:
+def _is_all_of_f(state: Any, sizes: Any, row: int, i: int, noise: float) -> bool:
     """Tell whether noise at a tail would be as large as f: more likely that is many waves."""
-    rounded = _all_rounded(state, max(sizes[0, i], sizes[tail, i]))
+    rounded = _all_rounded(state, max(sizes[0, i], sizes[row, i]))
     return bool(noise > _ALL_OF_F * sizes[0, i] and not rounded)
 
 
@@ -193,14 +193,14 @@ def _far_agree(state: Any, differences: Any, value: float, error: float, i: int)
     near = (differences[NEAR, i] - value) * (state.near / state.far) ** 2
     off = max(abs(2 * two - one), abs(6 * three - one), abs(near - one))
     falling = off <= _ALIKE * abs(one)
-    known = state.tail == TAILS and differences[FAR, i] != 0 and abs(one) > error
-    return bool(known and (alike or curved or falling))
+    resolved = state.probe == N_PROBES and differences[FAR, i] != 0 and abs(one) > error
+    return bool(resolved and (alike or curved or falling))
 
 
 @jitable
-def steady_rung(state: Any, differences: Any, i: int) -> int:
+def steady_level(state: Any, differences: Any, i: int) -> int:
     """Return the last rung whose slope is that of the two below it, or 0 if there is none."""
-    k = state.rung - 2
+    k = state.level - 2
     while k > 0:
         one = differences[k, i]
         other = max(abs(differences[k + 1, i] - one), abs(differences[k + 2, i] - one))
@@ -211,15 +211,15 @@ def steady_rung(state: Any, differences: Any, i: int) -> int:
 
 
 @jitable
-def _of_steps(state: Any, differences: Any, kept: Any, i: int) -> Any:
+def _of_steps(state: Any, differences: Any, estimates: Any, i: int) -> Any:
     """
     Return the noise of a staircase, by rungs that are shorter than that of the best estimate.
 
     What f computes with moves too little in the tails' short steps to be rounded in other ways.
     """
     noise = 0.0
-    for k in range(min(int(kept[RUNG, i]) + 1, state.rung), state.rung + 1):
-        off = abs(differences[k, i] - kept[BEST, i])
+    for k in range(min(int(estimates[LEVEL, i]) + 1, state.level), state.level + 1):
+        off = abs(differences[k, i] - estimates[BEST, i])
         noise = max(noise, off * raised(state.top * QUARTERS[k], state.power))
     return noise
 
@@ -232,17 +232,17 @@ def _has_a_cusp(state: Any, bends: Any, i: int) -> bool:
     What bends smoothly is eliminated from those of two rungs. Where f at x is off by rounding of
     numbers that are larger than f, the tails' bends grow, too, and the rungs know nothing of it.
     """
-    k, jump, nearer = state.rung, abs(bends[NEAR, i]), abs(bends[FAR, i])
+    k, jump, nearer = state.level, abs(bends[NEAR, i]), abs(bends[FAR, i])
     if k == 0 or not _CUSP * jump < nearer < _SPIKE * jump:
         return False
     power = math.log(nearer / jump) / math.log(state.far / state.near)
-    at_rung = bends[NEAR, i] * (state.top * QUARTERS[k] / state.near) ** power
+    at_level = bends[NEAR, i] * (state.top * QUARTERS[k] / state.near) ** power
     left = (4 * bends[k, i] - bends[k - 1, i]) / (4 - 4.0**power)
-    return bool(left / at_rung >= _RUNGS_TOO)
+    return bool(left / at_level >= _LEVEL_SHARE)
 
 
 @jitable
-def _without_tails(state: Any, room: Any, i: int, noise: float) -> Any:
+def _judge_without_probe(state: Any, workspace: Any, i: int, noise: float) -> Any:
     """
     Return the same as `judge` where a tail is lost beside x, as it may be in bounds' little room.
 
@@ -250,36 +250,36 @@ def _without_tails(state: Any, room: Any, i: int, noise: float) -> Any:
     led down by a short length scale has found that if the near tail sees the same slope, or if the
     rungs go down to spacings of x.
     """
-    differences, sizes, _, kept = room
-    value, error, near = kept[BEST, i], kept[ERROR, i], differences[NEAR, i]
-    apart = abs(near - value) * raised(state.near, state.power)
-    if _is_all_of_f(state, sizes, NEAR, i, apart):
+    differences, sizes, _, estimates = workspace
+    value, error, near = estimates[BEST, i], estimates[ERROR, i], differences[NEAR, i]
+    distance = abs(near - value) * raised(state.near, state.power)
+    if _is_all_of_f(state, sizes, NEAR, i, distance):
         return value, math.inf, ALIASED, noise
     if state.attempt == 0:
         noise = max(noise, state.eps * state.unit * abs(value))
-        extrapolate_again(state, room, 0, noise, i)
-        steady = steady_rung(state, differences, i)
+        extrapolate_again(state, workspace, 0, noise, i)
+        steady = steady_level(state, differences, i)
         slope = differences[steady, i]
-        if abs(slope - kept[BEST, i]) > kept[ERROR, i] + _ALIKE * abs(slope):
+        if abs(slope - estimates[BEST, i]) > estimates[ERROR, i] + _ALIKE * abs(slope):
             # Longer ones step over waves, and rounding of x is more to those.
             noise = max(noise, state.eps * state.unit * abs(slope))
-            extrapolate_again(state, room, steady, noise, i)
-        return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
+            extrapolate_again(state, workspace, steady, noise, i)
+        return estimates[BEST, i], estimates[ERROR, i], CONVERGED, noise
     if math.isnan(near):
-        finest = state.top * QUARTERS[state.rung] <= _FINEST * state.grain
-        found = finest and error <= _STEADY * abs(value)
-        apart = state.eps * state.unit * abs(value)
+        finest = state.top * QUARTERS[state.level] <= _FINEST * state.grain
+        resolved = finest and error <= _STEADY * abs(value)
+        distance = state.eps * state.unit * abs(value)
     else:
-        found = abs(near - value) <= _ALIKE * abs(value)
-    if not found:
+        resolved = abs(near - value) <= _ALIKE * abs(value)
+    if not resolved:
         return value, math.inf, ALIASED, noise
-    noise = max(noise, 3 * apart)
-    extrapolate_again(state, room, 0, noise, i)
-    return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
+    noise = max(noise, 3 * distance)
+    extrapolate_again(state, workspace, 0, noise, i)
+    return estimates[BEST, i], estimates[ERROR, i], CONVERGED, noise
 
 
 @jitable
-def judge(state: Any, room: Any, i: int) -> Any:
+def judge(state: Any, workspace: Any, i: int) -> Any:
     """
     Return what the ladder and tails that differ from it say of output i: value, error, status.
 
@@ -289,14 +289,14 @@ def judge(state: Any, room: Any, i: int) -> Any:
     ladder's: two of them say so where it differs much, and all of them where little. Otherwise
     their distance from the estimate is noise of f.
     """
-    differences, sizes, bends, kept = room
-    value, error = kept[BEST, i], kept[ERROR, i]
+    differences, sizes, bends, estimates = workspace
+    value, error = estimates[BEST, i], estimates[ERROR, i]
     noise = state.eps * sizes[FAR, i]
     if not error < math.inf:
         return value, error, NONFINITE, noise
     near, far = differences[NEAR, i], differences[FAR, i]
     if not (abs(near) < math.inf and abs(far) < math.inf):
-        return _without_tails(state, room, i, noise)
+        return _judge_without_probe(state, workspace, i, noise)
     per_far, per_near = raised(state.far, state.power), raised(state.near, state.power)
     measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
     # Numbers of natural size would, of which f may be the small difference.
@@ -304,7 +304,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
     flat = far == 0 and bends[FAR, i] == 0
     if flat and abs(value) > error and flat_before_a_kink(state, differences, bends, i):
         return value, math.inf, ALIASED, noise
-    endless = has_no_end(state, differences, i) or leads_to_the_tail(state, room, i)
+    endless = has_no_end(state, differences, i) or extends_to_probe(state, workspace, i)
     endless |= goes_on(state, differences, sizes, i, measured)
     if state.power == 1:  # in a bend four values may be off, and in a difference two
         endless |= goes_on(state, bends, sizes, i, 4 * measured)
@@ -313,11 +313,13 @@ def judge(state: Any, room: Any, i: int) -> Any:
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
         if abs(value) > error and abs(value) * per_near > 4 * noise:
-            measured = abs(value) * raised(state.top * QUARTERS[state.rung], state.power)
-    elif would_move and _stands(state, differences, bends, i):
-        measured = max(measured, _of_steps(state, differences, kept, i))
+            measured = abs(value) * raised(state.top * QUARTERS[state.level], state.power)
+    elif would_move and _is_constant(state, differences, bends, i):
+        measured = max(measured, _of_steps(state, differences, estimates, i))
         if flat:  # to both sides, and not to one as at a kink
-            kept[JUMP, i] = max(kept[JUMP, i], measured)  # as other ladders may see less of it
+            estimates[JUMP, i] = max(
+                estimates[JUMP, i], measured
+            )  # as other ladders may see less of it
     elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(
         near - value
     ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
@@ -332,29 +334,29 @@ def judge(state: Any, room: Any, i: int) -> Any:
     # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
     lasting = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
     off = state.near * abs(jump)
-    slight = off <= _OFF * state.eps * sizes[FAR, i] and measured <= _ALIKE * off
-    if slight and abs(nearer) >= _BY_ITSELF * abs(jump):  # noise of f at x itself
+    small = off <= _OFF * state.eps * sizes[FAR, i] and measured <= _ALIKE * off
+    if small and abs(nearer) >= _BY_ITSELF * abs(jump):  # noise of f at x itself
         measured, lasting = off, False
     status = CONVERGED
     if measured > noise:
         if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
             status = NOISY
         noise = 3 * measured  # of two samples
-        rung = int(kept[RUNG, i])
-        left = error + noise_left(state, rung, noise, sizes[rung, i])
-        extrapolate_again(state, room, 0, noise, i)
+        level = int(estimates[LEVEL, i])
+        left = error + noise_left(state, level, noise, sizes[level, i])
+        extrapolate_again(state, workspace, 0, noise, i)
         # Longer steps promise more, and may be of a wave that the tails know nothing of.
-        if abs(near - kept[BEST, i]) <= kept[ERROR, i] + _TOLD * noise / per_near:
-            value, error = kept[BEST, i], kept[ERROR, i]
+        if abs(near - estimates[BEST, i]) <= estimates[ERROR, i] + _SIGNIFICANT * noise / per_near:
+            value, error = estimates[BEST, i], estimates[ERROR, i]
         else:
             error = left
-        if state.tail == TAILS and _alike(state, room, i):
+        if state.probe == N_PROBES and _alike(state, workspace, i):
             between = differences[BETWEEN, i]
             spread = max(abs(near - far), abs(near - between), abs(between - far))
             rounding = state.eps * sizes[FAR, i] / per_far
             return near, 3 * (spread + rounding), ALIASED, noise
     kinked = lasting and abs(jump) > 16 * noise / state.far
-    if state.power == 1 and state.side == 0 and kinked:
+    if state.power == 1 and state.one_sided == 0 and kinked:
         # That of a kink at a distance of d from x is short of it by d/t.
         short = max(0.0, abs(jump) - abs(nearer)) / 15
         if _has_a_cusp(state, bends, i):

@@ -24,22 +24,22 @@ def broadcast(typingctx: Any, a: Any, b: Any) -> Any:
         steps: list[list[Any]] = []
         shape: list[Any] = []
         for kind, value in zip((a, b), args, strict=True):
-            lengths, own = [one] * ndim, [zero] * ndim
+            lengths, strides = [one] * ndim, [zero] * ndim
             if isinstance(kind, types.Array):
                 array = context.make_array(kind)(context, builder, value)
                 first = ndim - kind.ndim
                 lengths[first:] = cgutils.unpack_tuple(builder, array.shape)
-                own[first:] = cgutils.unpack_tuple(builder, array.strides)
+                strides[first:] = cgutils.unpack_tuple(builder, array.strides)
             shapes.append(lengths)
-            steps.append(own)
+            steps.append(strides)
         for m, n in zip(*shapes, strict=True):
             alone_m, alone_n = (builder.icmp_signed("==", x, one) for x in (m, n))
             fits = builder.or_(builder.icmp_signed("==", m, n), builder.or_(alone_m, alone_n))
             with cgutils.if_unlikely(builder, builder.not_(fits)):
                 owner = context.fndesc if for_a_gpu(builder) else context
                 owner.call_conv.return_user_exc(builder, ValueError, (_UNEVEN,))
-            for own, alone in zip(steps, (alone_m, alone_n), strict=True):
-                own[len(shape)] = builder.select(alone, zero, own[len(shape)])
+            for strides, alone in zip(steps, (alone_m, alone_n), strict=True):
+                strides[len(shape)] = builder.select(alone, zero, strides[len(shape)])
             shape.append(builder.select(alone_m, n, m))
         together = [context.make_tuple(builder, axes, x) for x in (shape, *steps)]
         return context.make_tuple(builder, signature.return_type, together)
@@ -73,14 +73,14 @@ def next_row(typingctx: Any, index: Any, shape: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         zero, one = (context.get_constant(types.intp, n) for n in (0, 1))
-        places, lengths = (cgutils.unpack_tuple(builder, x) for x in args)
+        indices, lengths = (cgutils.unpack_tuple(builder, x) for x in args)
         carry = one
         for axis in reversed(range(index.count)):
-            place = builder.add(places[axis], carry)
-            ended = builder.icmp_signed("==", place, lengths[axis])
-            places[axis] = builder.select(ended, zero, place)
+            position = builder.add(indices[axis], carry)
+            ended = builder.icmp_signed("==", position, lengths[axis])
+            indices[axis] = builder.select(ended, zero, position)
             carry = builder.select(ended, one, zero)
-        return context.make_tuple(builder, index, places)
+        return context.make_tuple(builder, index, indices)
 
     return index(index, shape), codegen
 
@@ -90,8 +90,8 @@ def row_at(typingctx: Any, index: Any, steps: Any) -> Any:
     """Return how many bytes from the first element of an array a row begins."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places, lengths = (cgutils.unpack_tuple(builder, x) for x in args)
-        outer = map(builder.mul, places, lengths)  # the last step is within the row
+        indices, lengths = (cgutils.unpack_tuple(builder, x) for x in args)
+        outer = map(builder.mul, indices, lengths)  # the last step is within the row
         return reduce(builder.add, outer, context.get_constant(types.intp, 0))
 
     return types.intp(index, steps), codegen
@@ -105,11 +105,11 @@ def element(typingctx: Any, x: Any, steps: Any, row: Any, i: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(x)(context, builder, args[0])
-        place = args[2]
+        offset = args[2]
         if steps.count:
             *_, step = cgutils.unpack_tuple(builder, args[1])
-            place = builder.add(place, builder.mul(args[3], step))
-        address = cgutils.pointer_add(builder, array.data, place)
+            offset = builder.add(offset, builder.mul(args[3], step))
+        address = cgutils.pointer_add(builder, array.data, offset)
         return context.unpack_value(builder, x.dtype, address, align=None if x.aligned else 1)
 
     return x.dtype(x, steps, types.intp, types.intp), codegen
@@ -174,7 +174,7 @@ def enlarge(bits, by_row, by_column):
 WORD = 64  # numbers that are looked at together
 
 
-def nonzeros(bits, places):
+def nonzeros(bits, indices):
     """
     Store where numbers are not 0, and return how many are; -1 if there may be no room for them.
 
@@ -188,19 +188,19 @@ def nonzeros(bits, places):
             every |= some[i]
         if every & _MAGNITUDE == 0:
             continue
-        if count + some.size > places.size:
+        if count + some.size > indices.size:
             return -1
         for i in range(some.size):
-            places[count] = first + i
+            indices[count] = first + i
             count += 1 if some[i] & _MAGNITUDE != 0 else 0
     return count
 
 
-_LINES = types.Array(types.float64, 2, "C", readonly=True)
+_ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _MATRIX = types.Array(types.float64, 2, "C")
 _BITS = types.Array(types.int64, 2, "C", readonly=True)
 _SIZES = vector(types.int64, readonly=False)
 
-TURN = Kernels(turn, lambda _: (_LINES, types.int64, types.int64, _MATRIX))
+TURN = Kernels(turn, lambda _: (_ROWS, types.int64, types.int64, _MATRIX))
 ENLARGE = Kernels(enlarge, lambda _: (_BITS, _SIZES, _SIZES))
 NONZEROS = Kernels(nonzeros, lambda _: (vector(types.int64), _SIZES))

@@ -215,10 +215,10 @@ def _(a, b, rtol, atol, equal_nan):
 
         def integers(a, b, rtol, atol, equal_nan):
             # Numba compares int64 with uint64 as floats, so a == b is not asked.
-            apart, overflow = distance(a, b)
-            if apart == np.uint64(0) and not overflow:
+            difference, overflow = distance(a, b)
+            if difference == np.uint64(0) and not overflow:
                 return True
-            return integer_close(apart, overflow, atol + product(rtol, abs(double(b))))
+            return integer_close(difference, overflow, atol + product(rtol, abs(double(b))))
 
         return integers
     # The functions themselves: a function around each would be one more to compile.

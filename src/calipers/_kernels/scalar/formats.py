@@ -233,8 +233,8 @@ def prefetch(typingctx: Any, array: Any, start: Any, count: Any) -> Any:
         )
         size = context.get_abi_sizeof(context.get_data_type(array.dtype))
         first, last = args[1], builder.add(args[1], args[2])
-        lines = cgutils.for_range_slice(builder, first, last, index(_LINE // size), index)
-        with lines as (position, _):
+        loop = cgutils.for_range_slice(builder, first, last, index(_LINE // size), index)
+        with loop as (position, _):
             address = builder.bitcast(builder.gep(view.data, [position]), byte)
             # for reading, into the nearest cache, as data
             builder.call(function, [address, flag(0), flag(3), flag(1)])

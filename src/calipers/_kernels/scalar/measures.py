@@ -32,14 +32,14 @@ def _(a, b, rtol, atol, shift, unit):
     if isinstance(a, types.Integer):
 
         def integers(a, b, rtol, atol, shift, unit):
-            apart, overflow = distance(a, b)
-            d = double(apart)
+            n_ulps, overflow = distance(a, b)
+            d = double(n_ulps)
             size = abs(double(b))
             # Below 2**53 the distance is exact, and so is its comparison with the bound.
             usual = (d < 2.0**53) & (not overflow) & is_ordinary(rtol)
             # Of 65 bits, the uppermost is lost.
             bound = atol + product(rtol, size)
-            return d, size, bound, FARTHEST if overflow else apart, usual
+            return d, size, bound, FARTHEST if overflow else n_ulps, usual
 
         return integers
     if isinstance(a, types.Complex):
@@ -77,9 +77,9 @@ def _(a, b, shift, unit):
 
 
 @jitable
-def steps(low, high, same_side):
+def steps(low, high, same_sign):
     """Return how many steps lie between two numbers, from how many lie between 0 and each."""
-    return type(low)(max(low, high) - min(low, high) if same_side else low + high)
+    return type(low)(max(low, high) - min(low, high) if same_sign else low + high)
 
 
 def _measure_double(a, b, rtol, atol, shift, unit):
@@ -114,8 +114,8 @@ def _measure_complex(a, b, rtol, atol, shift, unit):
     zero = (b_re == 0.0) & (b_im == 0.0)
     ordinary = equal | ((TINY < d) & (d < HUGE) & (LOW < bound) & (bound < np.inf))
     usual = ordinary & (((TINY < size) & (size < HUGE)) | zero)
-    apart = max(ulps(a_re, b_re, shift, unit), ulps(a_im, b_im, shift, unit))
-    return d, size, bound, apart, usual
+    n_ulps = max(ulps(a_re, b_re, shift, unit), ulps(a_im, b_im, shift, unit))
+    return d, size, bound, n_ulps, usual
 
 
 @jitable
@@ -133,8 +133,8 @@ def _(a, b):
     if isinstance(a, types.Integer):
 
         def integers(a, b):
-            apart, overflow = distance(a, b)
-            return double(apart) + (2.0**64 if overflow else 0.0), 0, abs(double(b)), 0
+            n_ulps, overflow = distance(a, b)
+            return double(n_ulps) + (2.0**64 if overflow else 0.0), 0, abs(double(b)), 0
 
         return integers
     if isinstance(a, types.Complex):
@@ -172,8 +172,8 @@ def ulp_excess(ulp, max_ulp):
 def scaled_quotient(d, d_exponent, size, size_exponent, rtol, atol):
     """Return d*2**i/(atol + rtol*(size*2**j)); no step leaves the range if the result does not."""
     bound, exponent = scaled_bound(size, size_exponent, rtol, atol)
-    d, own = math.frexp(d)
-    return math.ldexp(d / bound, d_exponent + own - exponent) if bound > 0.0 else np.inf
+    d, shift = math.frexp(d)
+    return math.ldexp(d / bound, d_exponent + shift - exponent) if bound > 0.0 else np.inf
 
 
 @jitable
@@ -182,8 +182,8 @@ def weigh(a, b, rtol, atol, max_ulp, shift, unit):
     none = np.uint64(0)
     if not (finite(a) and finite(b)):
         return 0.0, 0.0, 0.0, none
-    d, size, bound, apart, usual = measure(a, b, rtol, atol, shift, unit)
-    if d == 0.0 and apart == none:
+    d, size, bound, n_ulps, usual = measure(a, b, rtol, atol, shift, unit)
+    if d == 0.0 and n_ulps == none:
         return 0.0, 0.0, 0.0, none
     if usual:
         absolute = d
@@ -198,8 +198,8 @@ def weigh(a, b, rtol, atol, max_ulp, shift, unit):
         within = close(a, b, rtol, atol, False)
         excess = min(excess, 1.0) if within else max(excess, 1.0 + 2.0**-52)
     if max_ulp >= 0:
-        excess = ulp_excess(apart, max_ulp)
-    return excess, absolute, relative, apart
+        excess = ulp_excess(n_ulps, max_ulp)
+    return excess, absolute, relative, n_ulps
 
 
 @jitable
