@@ -1,4 +1,4 @@
-"""fast_mode: products with random directions, and the way from a product to the wrong entry."""
+"""fast_mode: compare products with random directions, and trace a wrong one to its entry."""
 
 from collections.abc import Iterable
 
@@ -30,21 +30,21 @@ CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
 _SHOWN = 2  # wrong columns per input after which the search for more ends
 _SUSPECTS = 8  # columns per input that are checked one by one
 _MODERATE = 1 << 24  # numbers that f may take and return if it is called for each column
-_LEAST = 2.0**-20  # of the largest element, by which the smallest are moved
-_MARGIN = 4.0  # of the numerical products' errors
-_ROUNDING = 64.0  # of eps, in products; more where a cotangent is contracted, too
-_ROUNDING_OF_ALL = 1024.0  # of eps, where products are contracted with a cotangent
-_ZERO_EPS = 64.0  # roundings of other products, which one that is 0 may not be known to
+_LEAST = 2.0**-20  # least perturbation of an element, relative to the largest
+_MARGIN = 4.0  # tolerance of products, in numerical errors
+_ROUNDING = 64.0  # rounding errors of products, in eps
+_ROUNDING_OF_ALL = 1024.0  # the same of products contracted with a cotangent, in eps
+_ZERO_EPS = 64.0  # error of a zero product, in eps times the largest product
 
 
 class Probe:
     """
-    Products of the Jacobian by one input with directions, both numerical and analytic.
+    Numerical and analytic products of the Jacobian of one input with random directions.
 
     Attributes
     ----------
     any_slope : bool
-        Whether the derivative has an entry that is not zero, as far as its products show.
+        Whether a product shows that the derivative has a nonzero entry.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Probe:
         count = differences.problem.coordinates
         x = np.abs(as_real_vector(differences.problem.x).astype(float))
         finite = x[np.isfinite(x)]
-        # An element that is nothing beside the others would be nothing in the product, too.
+        # An element much smaller than the others would not contribute to the product.
         largest = finite.max(initial=0.0)
         lengths = np.where(np.isfinite(x), np.maximum(x, _LEAST * largest), 1.0)
-        lengths[x == 0] = min(1.0, largest) or 1.0  # of which no length is known
+        lengths[x == 0] = min(1.0, largest) or 1.0  # zeros have no length scale
         self._direction = random.standard_normal(count) * lengths
         self._weights = random.standard_normal(differences.subject.rows)
         self._gradient: NDArray | None = None
@@ -74,10 +74,10 @@ class Probe:
 
     def ask(self) -> str:
         """
-        Compare one product, of all columns that are not settled.
+        Compare one product over all columns that are not settled.
 
-        A random direction meets an error in any entry. UNKNOWN is what differences do not resolve,
-        and products that are not finite.
+        A random direction detects an error in any entry. UNKNOWN: differences do not resolve the
+        product, or it is not finite.
         """
         if not len(self._direction):
             return CLEAR
@@ -88,11 +88,11 @@ class Probe:
         return UNKNOWN if unknown else CLEAR
 
     def settle(self, column: int) -> None:
-        """Leave a column out from now on."""
+        """Exclude a column from further products."""
         self._settled[column] = True
 
     def suspect(self) -> int:
-        """Halve the direction of a hit until one column is left, a suspect without a verdict."""
+        """Bisect the direction of a hit to one column, which has yet to be judged."""
         where = np.flatnonzero(~self._settled)
         while len(where) > 1:
             halves = where[: len(where) // 2], where[len(where) // 2 :]
@@ -105,7 +105,7 @@ class Probe:
         return int(where[0])
 
     def _excess(self, direction: NDArray) -> tuple[float, bool]:
-        """Return how far two products are apart, of what they may be; and if one is unknown."""
+        """Return the largest difference over its tolerance, and whether one is unresolved."""
         differences = self._differences
         problem = differences.problem
         exact = np.ascontiguousarray(direction, dtype=problem.x.real.dtype)
@@ -140,9 +140,9 @@ class Probe:
 
     def _confirmed_by_short_steps(self, v: NDArray, analytic: NDArray, natural: NDArray) -> NDArray:
         """
-        Return which products slopes confirm by steps that the ladder may not reach.
+        Return True for products that slopes confirm by steps shorter than extrapolation takes.
 
-        They confirm none of an f that rounds x to a format of few bits, and is constant in between.
+        They confirm none if f rounds x to a format of few bits: it is constant in between.
         """
         differences = self._differences
         if differences.in_the_format_of_x() is not None:
@@ -158,14 +158,14 @@ class Probe:
         )
 
     def _natural_sizes(self, direction: NDArray) -> NDArray:
-        """Return how large J v is if x changes f in proportion; an f of 0 counts as 1."""
+        """Return the size of J v if f changes in proportion to x; an f of 0 counts as 1."""
         subject, part = self._differences.subject, self._differences.part
         relative = np.abs(direction) / subject.units[part.start : part.stop]
         largest = largest_by_part(subject.sizes, subject.kept)
         return np.asarray(np.where(largest == 0, 1.0, largest) * relative.max(initial=0.0))
 
     def _analytic(self, direction: NDArray) -> tuple[NDArray, NDArray]:
-        """Return J v, or w J v, and how large the terms in it are."""
+        """Return J v, or w J v, and the magnitude of its terms."""
         subject, part = self._differences.subject, self._differences.part
         block = slice(part.start, part.stop)
         whole = np.zeros(subject.columns)
@@ -183,10 +183,9 @@ def column_of(
     derivative: GivenDerivative, column: int, numerical: NDArray
 ) -> tuple[NDArray, NDArray]:
     """
-    Return rows and the entries that the derivative has there in a column.
+    Return rows and the entries of the derivative there in a column.
 
-    From vjp, which gives no column, it is the one row that a bisection leads to, by products of the
-    numerical column.
+    A vjp gives no column: bisection by products with the numerical column leads to one row.
     """
     subject = derivative.subject
     if derivative.form != "vjp":
@@ -224,7 +223,7 @@ def project(
     random: np.random.Generator,
 ) -> tuple[bool, bool]:
     """
-    Compare products with respect to one input, and add what is wrong to `outcome`.
+    Compare products with respect to one input, and add wrong entries to `outcome`.
 
     Return whether all entries have to be compared, and whether some product is not zero. A wrong
     product is traced to a column, which is then judged. If this column is right, or if differences

@@ -39,7 +39,7 @@ __tracebackhide__ = True  # pytest shows an error at the line that called calipe
 
 __all__ = ["gradgradcheck"]
 
-_SKEW = 1e-2  # of the resolution, by which second derivatives may miss symmetry
+_SKEW = 1e-2  # asymmetry allowed in second derivatives, as a share of the resolution
 
 
 @explains_call
@@ -201,7 +201,7 @@ def gradgradcheck(
 
 
 def _check_first(arguments: Given, settings: Settings, call: Call) -> GradcheckReport:
-    """Check the first derivative, of which there is no forward mode."""
+    """Check the first derivative, which has no forward mode."""
     return check_given(arguments, replace(settings, check_batched_forward_grad=False), call)
 
 
@@ -214,7 +214,7 @@ def _check_library_gradient(
     settings: Settings,
     call: Call,
 ) -> GradcheckReport:
-    """Check what a library has for the gradient of a function of its arrays."""
+    """Check the second derivatives by a library such as torch or jax."""
     f, inputs = arguments.f, arguments.several
     first = arguments.translated(False).subject()
     w = cotangents(first, grad_outputs, settings.seed)
@@ -255,7 +255,7 @@ def _check_user_gradient(
     settings: Settings,
     call: Call,
 ) -> GradcheckReport:
-    """Check the caller's derivatives of the caller's gradient."""
+    """Check the caller's derivatives of the caller's gradient, vjp."""
     assert forms.vjp is not None
     subject = arguments.subject()
     inputs = (*arguments.several, *arguments.args)
@@ -283,20 +283,20 @@ def _second(
     convention: str,
     **derivatives: Callable[..., Any] | None,
 ) -> Given:
-    """Return a gradient at a point, and derivatives of it by some of what it takes."""
+    """Return the arguments of a check of a gradient and its derivatives at a point."""
     every: dict[str, Any] = {**dict.fromkeys(FORMS), **derivatives}
     return Given(gradient, point, every, by, (), convention)
 
 
 def _labels(names: Sequence[str], active: Sequence[int], cotangents: int) -> Labels:
-    """Return what reports call the inputs of f and its cotangents, and the gradients of f."""
+    """Return the labels of the inputs of f, of its cotangents and of its gradients in reports."""
     gradients = labels_of("grad", names)
     inputs = *labels_of("in", names), *(f"w[{k}]" for k in range(cotangents))
     return inputs, [gradients[k] for k in active]
 
 
 def _with_cotangents(settings: Settings, inputs: int, cotangents: int) -> Settings:
-    """Return settings whose steps and bounds are for the inputs, and none of them for w."""
+    """Return settings with the steps and bounds of the inputs, and None for cotangents."""
     names = [n for n in ("step", "scale", "bounds") if getattr(settings, n) is not None]
     each = {name: for_each(name, getattr(settings, name), inputs) for name in names}
     with_none: dict[str, Any] = {
@@ -313,10 +313,10 @@ def _check_gradient(
     call: Call,
 ) -> GradcheckReport:
     """
-    Check derivatives of a gradient, of which those by `size` real numbers are symmetric.
+    Check derivatives of a gradient; the first `size` rows and columns must be symmetric.
 
-    If its cotangents are not contiguous, `contiguous` is the same with those that are. The report
-    is returned, whatever the verdict.
+    If cotangents are not contiguous, `contiguous` is the same gradient with those that are. The
+    report is returned, whatever the verdict.
     """
     report = check_given(arguments, replace(settings, raise_exception=False), call, order=2)
     if report.shape[0] and not report.findings:
@@ -327,7 +327,7 @@ def _check_gradient(
             other = replace(spread, f=contiguous).adapted().subject()
             report = _with_finding(report, layout(subject, other))
         checked_forms = {name: arguments.names.get(name, name) in report.forms for name in FORMS}
-        # Without conjugates, the matrix of real numbers is another one.
+        # Without conjugates, as in jax, the matrix of real numbers is not symmetric.
         of_reals = all(p.example.dtype.kind == "f" for p in subject.active)
         if arguments.convention == CONVENTIONS[0] or of_reals:
             derivatives = arguments.checked(subject, checked_forms, None, False)
@@ -337,7 +337,7 @@ def _check_gradient(
 
 
 def _noted(report: GradcheckReport, first_order: bool) -> GradcheckReport:
-    """Return a report that says whether the gradient that was differentiated is unchecked."""
+    """Return a report that notes a first derivative that was not checked."""
     if first_order:
         return report
     note = "the first derivative was not checked (first_order=False)"
@@ -345,7 +345,7 @@ def _noted(report: GradcheckReport, first_order: bool) -> GradcheckReport:
 
 
 def _with_finding(report: GradcheckReport, message: str | None) -> GradcheckReport:
-    """Return a report of what was found beside the entries, if anything was."""
+    """Return a report that fails with a message, if there is one."""
     if message is None:
         return report
     return replace(
@@ -356,7 +356,7 @@ def _with_finding(report: GradcheckReport, message: str | None) -> GradcheckRepo
 def _check_hessian(
     arguments: Given, forms: SecondForms, first_order: bool, settings: Settings, call: Call
 ) -> GradcheckReport:
-    """Check the Hessian of a real number, or products with it, by one input."""
+    """Check the Hessian of a real scalar with respect to one input, or products with it."""
     subject, inputs = arguments.subject(), (*arguments.several, *arguments.args)
     if subject.rows != 1 or len(subject.active) != 1:
         numbers, count = subject.rows, len(subject.active)
@@ -389,7 +389,7 @@ def _check_hessian(
         return gradients[0] if len(gradients) == 1 else gradients[part.position]
 
     gradient: Callable[..., Any] = slope
-    if vjp is None:  # of f alone: a wrong first derivative cannot hide in it
+    if vjp is None:  # differences of f itself do not inherit errors of a first derivative
         where = steps_for(1, scale=settings.scale, bounds=settings.bounds)[0]
         gradient = NumericalGradient(arguments.f, part.position, Options(method=ADAPTIVE, **where))
     by, convention = (part.position,), arguments.convention

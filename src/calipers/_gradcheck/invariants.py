@@ -1,4 +1,4 @@
-"""Tests of a derivative that take no step: they cannot be spoiled by one, and cost a few calls."""
+"""Consistency checks of f and its derivatives that take no step, at the cost of a few calls."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,20 +16,20 @@ from .jacobian_storage import entries_of_both
 from .perturb import perturbation_error
 from .point import Subject
 
-# Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
+# Rounding in sums of n terms grows as sqrt(n); this bounds the constant of derivatives, in eps.
 ROUNDING = 256.0
-SCALE = 8  # of a direction: what is linear gives as much more, to the bit
-_SAMPLE = slice(0, 64)  # rows of a Jacobian that a copy is kept of
+SCALE = 8  # a power of two: linear functions scale results by it without rounding
+_SAMPLE = slice(0, 64)  # rows of a Jacobian that are copied and compared with a second call
 
 
 def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
     """
-    Call f once more; say if it gives something else, beyond rounding.
+    Check that a second call of f returns the same results, up to rounding.
 
-    Some routines round otherwise from call to call, by what memory held before, or by threads.
+    Some routines round differently from call to call, by memory alignment or threads.
     """
     if isinstance(subject.f, InPlace):
-        # Its first results are from arrays of NaN.
+        # The first call wrote into arrays of NaN.
         arguments, named = tuple(subject.arguments()), private(subject.kwargs)
         subject.calls += 1
         again = subject.reals_of(subject.f.over(0, arguments, named))
@@ -52,11 +52,11 @@ def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
 
 
 def memory_order(subject: Subject) -> str | None:
-    """Tell which inputs f reads in the order of memory, which is not the one of their copies."""
+    """Check that f returns the same for inputs in their memory order as for copies in C order."""
     if not subject.laid_out:
         return None
     values = subject.reals_of(subject.call_as_laid_out())
-    # Products of matrices are rounded in other ways.
+    # Matrix products round differently for another memory order.
     allowed = subject.eps**0.5 * np.abs(subject.base[np.isfinite(subject.base)]).max(initial=0.0)
     if alike(values, subject.base, allowed):
         return None
@@ -68,26 +68,26 @@ def memory_order(subject: Subject) -> str | None:
 
 
 def mutation(name: str, touched: list[str]) -> Iterator[str]:
-    """Say what a function has written into."""
+    """Report the arguments that a function has changed."""
     if touched:
         yield f"{name} changes its arguments: {', '.join(touched)}; make it work on a copy"
 
 
 def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
-    """Ask a derivative the same twice."""
+    """Check that two calls of a derivative with the same arguments agree."""
     if d.form == "jac":
         one = d.matrix() if d.known is None else d.known
         before = one[_SAMPLE].copy() if isinstance(one, np.ndarray) else None
         two = d.matrix()
-        d.known = one  # lets go of the other
+        d.known = one  # so that the other is freed
         if is_sparse(one) != is_sparse(two):
-            one, two = np.zeros(1), np.full(1, np.inf)  # now this, now that
+            one, two = np.zeros(1), np.full(1, np.inf)  # sparse once, dense once
         elif before is not None and not equal_arrays(before, one[_SAMPLE], equal_nan=True):
-            one, two = before, one[_SAMPLE]  # which was written over
+            one, two = before, one[_SAMPLE]  # the second call has overwritten the first result
         else:
             one, two = entries_of_both(one, two)
     else:
-        v = direction(d, random) / SCALE  # at most 1, which the tolerance is for
+        v = direction(d, random) / SCALE  # at most 1, as the tolerance is absolute
         one, two = d.applied(v), d.applied(v)
         d.asked = v, one
     worst = largest_difference(one, two)
@@ -99,7 +99,7 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
 
 
 def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
-    """Ask a derivative before and after a call of f at x, whose last call was elsewhere."""
+    """Check that a derivative does not depend on where f was called last."""
     v = direction(d, random) / SCALE
 
     def answer() -> Any:
@@ -118,13 +118,13 @@ def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) ->
 
 
 def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
-    """Test that what arrays held before is overwritten by a derivative, or added to."""
+    """Check that a derivative overwrites its output arrays, or adds to them, as declared."""
     if not isinstance(d.call, InPlace):
         return
     last: tuple[Any, ...] = ()
     if d.form != "jac":
         v = direction(d, random) / 8
-        v[::2] = 0  # what is skipped for a zero is not written either
+        v[::2] = 0  # a derivative that skips zeros may not write there
         last = (d.shaped(v),)
     arguments = (*d.subject.arguments(), *last)
     held = [_numbers_like(like, random) for like in d.call.likes]
@@ -147,7 +147,7 @@ def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -
 def primal(
     source: str, value: Any, subject: Subject, allowed: Callable[[NDArray], NDArray]
 ) -> Iterator[str]:
-    """Compare the value that comes with a derivative, of all outputs or those kept, with f's."""
+    """Check that the primal value returned with a derivative equals f(x)."""
     if subject.structure is not None:
         _, value = subject.structure.flattened(value)
     try:
@@ -174,7 +174,7 @@ def primal(
 
 
 def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
-    """Test that None stands for a direction of zeros, for all outputs or inputs and for each."""
+    """Check that a cotangent or tangent of None counts as zeros, for all arguments and for each."""
     parts, what = d.taken, "cotangent" if d.form == "vjp" else "tangent"
     patterns: list[list[Any]] = [[None] * len(parts)]
     if len(parts) > 1:
@@ -204,9 +204,9 @@ def adjoint(
     one: GivenDerivative, other: GivenDerivative, random: np.random.Generator, share: float
 ) -> tuple[bool, str | None]:
     """
-    Test <w, Jv> = <J'w, v> for random v and w, and two forms of J, but for a share of them.
+    Check that <w, Jv> = <J'w, v> for random v and w and two forms of J, up to a share of the terms.
 
-    Return whether that holds, and what is wrong where rounding of x does not explain it either.
+    Return whether that holds, and a message if rounding of x does not explain the difference.
     """
     pushes, pulls = (one, other) if one.form != "vjp" else (other, one)
     if pulls.form == "jvp":
@@ -235,7 +235,7 @@ def adjoint(
 
 
 def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
-    """Compare a call with a batch of two directions, along a leading axis, with two calls."""
+    """Check that a call with a batch of two directions agrees with two single calls."""
     directions = np.stack([direction(d, random), direction(d, random)])
     try:
         result = d.together(directions)
@@ -255,13 +255,13 @@ def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
 
 
 def natural_size(d: GivenDerivative) -> NDArray:
-    """Return what the results of a derivative are made of, should they cancel to nothing."""
+    """Return the magnitude of the terms of a derivative, in case they cancel."""
     results, units = _finite(d.subject.rounded), d.subject.units
     return max_abs(results) / units if d.form == "vjp" else results / units.min()
 
 
 def cancelled(d: GivenDerivative, w: NDArray, v: NDArray) -> float:
-    """Return what <w, Jv> is rounded by should all terms of J cancel, for v and w of any number."""
+    """Return the rounding error of <w, Jv> if all terms of J cancel."""
     results, units = _finite(d.subject.rounded[: len(w)]), d.subject.units[: len(v)]
     return float(rounding_error(d, norm(w * results) * norm(v / units)))
 
@@ -283,7 +283,7 @@ def scales(size: int, random: np.random.Generator) -> NDArray:
 
 
 def drawn(size: int, random: np.random.Generator, eps: float) -> NDArray:
-    """Draw numbers of magnitude 1 to 8 with almost all the digits of a format of spacing eps."""
+    """Draw numbers of magnitude 1 to 8 that use almost all digits of a format of spacing eps."""
     signed = random.integers(-55, 55, size)
     (last,) = random.spawn(1)
     steps = 2 ** (round(-np.log2(eps)) - 5)  # from 1 to 2; few such numbers have an exact sum
@@ -298,8 +298,9 @@ def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:
 
 
 def rounding_error(d: GivenDerivative, terms: Any) -> Any:
+    """Return a bound on the rounding error of sums of terms of some magnitude."""
     eps = d.subject.eps
-    # Subnormal numbers are apart by more than a share of themselves.
+    # The spacing of subnormal numbers is larger than eps times their size.
     return ROUNDING * eps * (terms + least_normal(eps))
 
 

@@ -1,4 +1,4 @@
-"""Check that vjp and jvp are linear in all digits, magnitudes and memory layouts of a direction."""
+"""Check that vjp and jvp are linear, in all digits, magnitudes and memory layouts."""
 
 from bisect import bisect
 from collections.abc import Iterator, Sequence
@@ -24,8 +24,8 @@ from .invariants import (
 from .jacobian_storage import Rows
 from .perturb import Move, perturbation_error
 
-_LARGE, _SMALL = -16.0, 2.0**-16  # times a direction: clipping and thresholds show there
-_FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # which all formats hold
+_LARGE, _SMALL = -16.0, 2.0**-16  # factors of a direction that expose clipping and thresholds
+_FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # exact in all formats
 
 
 def linearity(
@@ -40,15 +40,14 @@ def linearity(
     """
     Check that vjp or jvp maps zero to zero and is linear, within the tolerance of its entries.
 
-    `sizes`, if known, are the largest magnitude in the row or column that each result is made of,
-    and the errors of entries there that are 0, or not resolved;
-    `unit_rows`, if they are at hand, are the results for unit vectors. `eps` is the spacing of the
-    numbers that f computes with, and so may its derivative.
+    `sizes`, if known, are the largest magnitude in the row or column that contributes to each
+    result, and the errors of entries there that are 0 or not resolved. `unit_rows`, if available,
+    are the results for unit vectors. `eps` is the unit spacing of the format that f computes in.
     """
     if d.form == "jac":
         return
     v = direction(d, random)
-    if d.asked is not None:  # f was called elsewhere since
+    if d.asked is not None:  # f has been called at other points since
         v = SCALE * d.asked[0]
     w = random.choice(_FEW_BITS, len(v)) * scales(len(v), random)
     zero = d.applied(np.zeros_like(v))
@@ -66,7 +65,7 @@ def linearity(
     of_v, of_w = d.applied(v), d.applied(w)
     if d.asked is not None:
         d.strays = largest_difference(of_v, SCALE * d.asked[1]) > SCALE * tolerance
-    # Nothing in v is 0: what is infinite, and NaN times 0, shows there, and is for entries to tell.
+    # No element of v is 0: infinite entries show in d(v), too, and are judged one by one.
     if np.any(np.isnan(zero) & np.isfinite(of_v)):
         yield f"{d.name} returns NaN for a zero {what}, but finite values for a nonzero one"
         return
@@ -102,7 +101,7 @@ def linearity(
         if d.of_library and d.form == "vjp":  # autograd hands over cotangents with any strides
             try:
                 value = d.applied(v, contiguous=False)
-            except Exception as error:  # whatever a backward does that takes contiguous ones
+            except Exception as error:  # any error of a backward that needs contiguous ones
                 yield f"{d.name} raises for a {what} that is not contiguous in memory ({error!r})"
                 return
             if is_off(value, of_v, partial(_by_layout, v), 0.0):
@@ -112,7 +111,7 @@ def linearity(
                     "same numbers with different strides; call .contiguous() on it first"
                 )
                 return
-        # Neither formats that f computes in count, nor those within a tolerance of the caller's.
+        # Formats that f computes in do not count, nor do those within the caller's tolerance.
         coarsest = 2 * rule.rtol if rule.share == 1 else 0.0
         formats = list(SPACINGS)[bisect(list(SPACINGS.values()), max(eps, coarsest)) :]
         noise_of_w = 4 * eps * np.fmax(size, natural) * np.linalg.norm(w)
@@ -125,7 +124,7 @@ _OF_SMALL = "v/65536"
 def _in_both_ways(
     d: GivenDerivative, v: NDArray, w: NDArray, of_v: NDArray, of_w: NDArray, unit_rows: Rows | None
 ) -> dict[str, tuple[NDArray, NDArray]]:
-    """Return what d gives for directions, and what it has to if it is linear."""
+    """Return the results of d for combinations of v and w, and those that linearity implies."""
     both = {
         "2v + w": (d.applied(2 * v + w), 2 * of_v + of_w),
         "-16v": (d.applied(_LARGE * v), _LARGE * of_v),
@@ -137,7 +136,7 @@ def _in_both_ways(
 
 
 def _not_linear(text: str, v: NDArray, w: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
-    """Return by how much d is not linear in one of the ways that are tested."""
+    """Return the residual of one of the tested identities at a perturbed point."""
     v, w = turn(v), turn(w)
     of_v = d.applied(v)
     if text == "v":
@@ -150,7 +149,7 @@ def _not_linear(text: str, v: NDArray, w: NDArray, d: GivenDerivative, turn: Mov
 
 
 def _by_layout(v: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
-    """Return by how much the result for v changes with the strides of v."""
+    """Return the change of the result for v with the strides of v."""
     return np.asarray(d.applied(turn(v), contiguous=False) - d.applied(turn(v)))
 
 
@@ -165,8 +164,8 @@ def _rounding_of_direction(
     """
     Check that d does not round a direction to one of some formats, which all hold the numbers of w.
 
-    A change of the results has to exceed `noise`. Results whose terms cancel are rounding, and may
-    be equal by chance, but not for each of several directions of the same signs and magnitudes.
+    A change of the results must exceed `noise`. Results whose terms cancel are rounding and may be
+    equal by chance, but not for several directions of the same signs and magnitudes.
     """
     what = "cotangent" if d.form == "vjp" else "tangent"
     units = np.copysign(np.exp2(np.frexp(w)[1] - 1.0), w)
@@ -190,7 +189,7 @@ def _rounding_of_direction(
 
 
 def _numbers_of(name: str, units: NDArray, random: np.random.Generator) -> Iterator[NDArray]:
-    """Draw arrays of numbers of a format, of 1 to 2 times some units each."""
+    """Draw arrays of numbers that a format represents, each 1 to 2 times its unit."""
     spacing = SPACINGS[name]
     for _ in range(8):
         yield units * (1 + spacing * random.integers(0, round(1 / spacing), len(units)))
@@ -207,9 +206,9 @@ def _perturbed(
     noise: NDArray,
 ) -> NDArray | None:
     """
-    Return results for w moved by a share of a shift, or None if only rounding may change them.
+    Return results for w plus a share of a shift, or None if only rounding may change them.
 
-    `results` holds those of all blocks, by share.
+    `results` caches those of all blocks, by share.
     """
     if share not in results:
         results[share] = d.applied(w + share * shift)

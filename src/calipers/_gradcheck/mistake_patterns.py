@@ -1,4 +1,4 @@
-"""What rows and columns of a wrong block have in common with those of the right one."""
+"""Recognize wrong blocks by their rows and columns: reordered, mixed or scaled."""
 
 from collections.abc import Callable
 
@@ -7,34 +7,34 @@ import numpy as np
 from .._core.protocols import NDArray
 from .flatten import Part
 
-# Blocks have a row for each number of the input, a column of the Jacobian: the names of lines are
-# those that the Jacobian has.
+# Blocks are transposed: their rows are columns of the Jacobian, and are called so in messages.
 AXIS_NAMES = ("column", "row")
 
 CLOSE = 1e-3  # relative difference up to which columns or rows are taken for equal
 ROUGHLY = 0.1  # relative difference up to which an error is explained by a claim
-_LEAST = 3  # numbers that are multiples of what they should be by no chance
+_LEAST = 3  # entries that have a common factor not by chance
 
 
-def alike(analytic: NDArray, other: NDArray) -> bool:
+def blocks_agree(one: NDArray, other: NDArray) -> bool:
+    """Return True if two blocks agree up to a share of the largest entry."""
     size = np.abs(other).max(initial=0.0)
-    return bool(np.all(np.abs(analytic - other) <= CLOSE * size))
+    return bool(np.all(np.abs(one - other) <= CLOSE * size))
 
 
 def explains(claim: NDArray, analytic: NDArray, expected: NDArray, at: tuple[int, ...]) -> bool:
-    """Whether an error at a place, which may be small beside others, is that of a claim, too."""
+    """Return True if a claim explains the error at an index, which may be smaller than others."""
     return bool(abs(analytic[at] - claim[at]) <= ROUGHLY * abs(analytic[at] - expected[at]))
 
 
 def row_or_column_mistake(
     analytic: NDArray, expected: NDArray, out: Part, part: Part, at: tuple[int, int]
 ) -> str | None:
-    """Say what lines of a block that is wrong at a place are like, if all of its numbers are."""
-    if alike(analytic, expected) or not (
+    """Describe a mistake in the rows or columns of a block that explains its error at an index."""
+    if blocks_agree(analytic, expected) or not (
         np.isfinite(analytic).all() and np.isfinite(expected).all()
     ):
         return None
-    with np.errstate(all="ignore"):  # beyond the range of numbers there is nothing to be told
+    with np.errstate(all="ignore"):  # nothing is reported if products overflow
         return (
             reordered(analytic, expected, out, part, at)
             or mixed(analytic, expected, out, part)
@@ -45,45 +45,47 @@ def row_or_column_mistake(
 def reordered(
     analytic: NDArray, expected: NDArray, out: Part, part: Part, at: tuple[int, int]
 ) -> str | None:
-    """Say that all rows or columns are there, in another order."""
+    """Recognize rows or columns in a different order."""
     for axis, (name, segment) in enumerate(zip(AXIS_NAMES, (part, out), strict=True)):
         a, b = (analytic, expected) if axis == 0 else (analytic.T, expected.T)
         weights = np.random.default_rng(0).standard_normal(a.shape[1])
         order, source = np.argsort(a @ weights), np.argsort(b @ weights)
         permuted = np.empty_like(a)
         permuted[order] = b[source]
-        if not alike(a, permuted) or not explains(permuted, a, b, at if axis == 0 else at[::-1]):
+        if not blocks_agree(a, permuted) or not explains(
+            permuted, a, b, at if axis == 0 else at[::-1]
+        ):
             continue
         displaced = np.abs(a - b).max(axis=1) > CLOSE * np.abs(b).max()
-        several = b[source[displaced[source]]]  # of lines that are alike the order says nothing
+        several = b[source[displaced[source]]]  # equal rows have no order
         gaps = np.abs(np.diff(several, axis=0)).max(axis=1)
         if len(several) < 2 or gaps.min() <= CLOSE * np.abs(b).max():
             continue
         how = _order(a, b, segment)
-        if how or b.shape[1] > 1:  # single numbers may be others that happen to be as large
+        if how or b.shape[1] > 1:  # single numbers may be equal by chance
             each = f"one for each element of {segment.label}"
             return f"it has the right {name}s, {each}, in a different order{how}"
     return None
 
 
 def _order(analytic: NDArray, expected: NDArray, segment: Part) -> str:
-    """Say that lines are in reverse order, or shifted by one."""
+    """Describe an order of rows that is reversed or shifted by one."""
     shape = segment.example.shape
     if segment.example.dtype.kind == "c":
         return ""
     indices = np.arange(len(expected)).reshape(shape)
     for axis in range(len(shape)):
         along = f" along axis {axis}" if len(shape) > 1 else ""
-        if alike(analytic, expected[np.flip(indices, axis).ravel()]):
+        if blocks_agree(analytic, expected[np.flip(indices, axis).ravel()]):
             return f": reversed{along}"
         for by in (1, -1):
-            if alike(analytic, expected[np.roll(indices, by, axis).ravel()]):
+            if blocks_agree(analytic, expected[np.roll(indices, by, axis).ravel()]):
                 return f": shifted by one{along}"
     return ""
 
 
 def mixed(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | None:
-    """Say along which axes elements depend on one another that should not."""
+    """Recognize axes along which elements should not depend on each other."""
     more, less = _axes(analytic, expected, out, part)
     if not more:
         return None
@@ -95,7 +97,7 @@ def mixed(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | 
 def _axes(
     analytic: NDArray, expected: NDArray, out: Part, part: Part
 ) -> tuple[list[int], list[int]]:
-    """Return the axes along which what is claimed mixes elements, and those of the right one."""
+    """Return the axes along which only the analytic block, or only the expected one, mixes."""
     a, b = part.example, out.example
     more: list[int] = []
     less: list[int] = []
@@ -106,7 +108,7 @@ def _axes(
             continue
         rows, columns = (np.indices(p.shape)[axis].ravel() for p in (a, b))
         off_axis = rows[:, None] != columns
-        # What does not depend on an element stays as it is, to the last digit.
+        # Elements without dependence do not change at all: their entries are exactly 0.
         mixed_analytic, mixed_expected = (
             analytic.astype(bool) & off_axis,
             expected.astype(bool) & off_axis,
@@ -125,7 +127,7 @@ def _named(axes: list[int]) -> str:
 def multiples(
     analytic: NDArray, expected: NDArray, out: Part, part: Part, at: tuple[int, int]
 ) -> str | None:
-    """Say that each row or column is a multiple of what it should be, by a factor of its own."""
+    """Recognize rows or columns that have a factor each."""
     for axis, segment in enumerate((part, out)):
         a, b = (analytic, expected) if axis == 0 else (analytic.T, expected.T)
         there = np.asarray(b.any(axis=1))
@@ -160,7 +162,7 @@ def multiples(
 
 
 def _among(there: NDArray, at: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a place where only some lines are left."""
+    """Return an index among the rows that are there."""
     return int(np.count_nonzero(there[: at[0]])), at[1]
 
 
@@ -173,7 +175,7 @@ _POWERS: dict[str, Callable[[NDArray], NDArray]] = {
 
 
 def _values_in(factors: NDArray, values: NDArray, there: NDArray) -> str:
-    """Say that factors are what an input or output is, or go with it, if that is no chance."""
+    """Recognize factors that are a function of an input or output, or return ""."""
     if values.dtype.kind == "c" or len(values) != len(there) or len(factors) < _LEAST:
         return ""
     values = values[there].astype(float)
@@ -187,7 +189,7 @@ def _values_in(factors: NDArray, values: NDArray, there: NDArray) -> str:
 
 
 def assigned(there: NDArray, every: NDArray) -> bool:
-    """Whether of what each input gives to several outputs only the last is there."""
+    """Return True if of several outputs of each input only the last has an entry."""
     count, last = every.shape[1], every[:, ::-1].argmax(axis=1)
     several = np.count_nonzero(every, axis=1) > 1
     last_only = np.zeros_like(every)

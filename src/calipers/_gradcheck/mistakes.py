@@ -1,4 +1,4 @@
-"""What a wrong derivative looks like: a factor, a sign, a transpose, something left out."""
+"""Recognize common mistakes in a wrong derivative: a factor, a sign, a transpose, a lost term."""
 
 import math
 from collections.abc import Iterable
@@ -10,28 +10,28 @@ from .._core.protocols import NDArray
 from .columns import Jacobian, taken
 from .entry_rules import FAIL, default_resolution
 from .flatten import Part, part_at
-from .mistake_patterns import CLOSE, alike, assigned, explains, row_or_column_mistake
+from .mistake_patterns import CLOSE, assigned, blocks_agree, explains, row_or_column_mistake
 from .point import Subject
 from .report_data import Entry
 
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
 _MOST_DECOMPOSED = 1 << 18  # entries of the largest block whose rank is computed
-_MOST = 1 << 22  # entries of a block that is looked at as a whole
-_FEW = 32  # inputs, each of which is compared with all
+_MOST = 1 << 22  # entries of the largest block that is compared as a whole
+_FEW = 32  # inputs up to which blocks are compared with those of all others
 
 
 @dataclass(frozen=True)
 class BlockDiagnosis:
-    """Analytic columns, and those of differences, as far as they were in doubt."""
+    """Compare wrong blocks of the analytic Jacobian with the numerical columns."""
 
     subject: Subject
-    jacobians: dict[str, Jacobian]  # by what the caller calls them
+    jacobians: dict[str, Jacobian]  # by the keyword of the derivative
     forms: dict[str, str]
     numerical: dict[int, NDArray]
-    of_backward: bool = False  # whether they are derivatives of torch's backward
+    of_backward: bool = False  # whether torch's backward is differentiated
 
     def line(self, entry: Entry) -> str | None:
-        """Say how the whole column of an entry, or else its row, is wrong."""
+        """Describe how the whole column of an entry, or else its row, is wrong."""
         expected = self.numerical.get(entry.column)
         if expected is None:
             return None
@@ -52,7 +52,7 @@ class BlockDiagnosis:
         )
 
     def blocks(self, entries: Iterable[Entry]) -> dict[tuple[str, int, int], str]:
-        """Say what blocks look like that wrong entries are in, by name, output and input."""
+        """Describe the blocks of wrong entries, by form, output and input."""
         worst: dict[tuple[str, int, int], Entry] = {}
         for e in entries:
             if e.verdict == FAIL and e.form in self.jacobians:
@@ -61,7 +61,7 @@ class BlockDiagnosis:
         return {key: text for key, text in texts.items() if text is not None}
 
     def _block(self, name: str, output: int, position: int, worst: Entry) -> str | None:
-        """Say what a block looks like, if that is true of its worst entry."""
+        """Describe a block, if the description holds for its worst entry."""
         out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
         if self._is_large(part) or worst.column not in self.numerical:
             return None
@@ -80,14 +80,14 @@ class BlockDiagnosis:
 
     @property
     def _least(self) -> float:
-        """The share of the largest entry below which one may be off and be let pass."""
+        """The relative size below which wrong entries are not considered."""
         return default_resolution(self.subject.eps)
 
     def _is_large(self, part: Part) -> bool:
         return (part.stop - part.start) * self.subject.rows > _MOST
 
     def _analytic_and_expected(self, name: str, part: Part) -> tuple[NDArray, NDArray]:
-        """Return what is claimed and what is right, a row for each number of an input."""
+        """Return the analytic and the expected block, a row for each number of an input."""
         analytic = taken(self.jacobians[name], np.arange(part.start, part.stop))
         expected = analytic.copy()  # a column that was never in doubt is right
         for column, value in self.numerical.items():
@@ -98,13 +98,13 @@ class BlockDiagnosis:
     def _swapped(
         self, blocks: tuple[NDArray, NDArray], out: Part, part: Part, name: str
     ) -> str | None:
-        """Say that a block is that of another output or input."""
+        """Recognize the block of another output or input."""
         analytic, expected = (block[:, _range(out)] for block in blocks)
-        if alike(analytic, expected):
+        if blocks_agree(analytic, expected):
             return None
         for other in self.subject.kept:
             other_analytic, other_expected = (block[:, _range(other)] for block in blocks)
-            if analytic.shape == other_expected.shape and alike(analytic, other_expected):
+            if analytic.shape == other_expected.shape and blocks_agree(analytic, other_expected):
                 return f"it is d {other.label} / d {part.label}{_mutual(other_analytic, expected)}"
         whole = self.subject.columns * self.subject.rows
         if whole > _MOST or len(self.subject.active) > _FEW:
@@ -115,13 +115,13 @@ class BlockDiagnosis:
             other_analytic, other_expected = (
                 block[:, _range(out)] for block in self._analytic_and_expected(name, other)
             )
-            if analytic.shape == other_expected.shape and alike(analytic, other_expected):
+            if analytic.shape == other_expected.shape and blocks_agree(analytic, other_expected):
                 return f"it is d {out.label} / d {other.label}{_mutual(other_analytic, expected)}"
         return None
 
 
 def _mutual(claimed: NDArray, expected: NDArray) -> str:
-    return ": the two are swapped" if alike(claimed, expected) else ""
+    return ": the two are swapped" if blocks_agree(claimed, expected) else ""
 
 
 def _range(part: Part) -> slice:
@@ -137,11 +137,11 @@ def _whole(
     at: tuple[int, int],
     least: float,
 ) -> str | None:
-    """Say how all entries of a block are wrong in the same way, that at a place among them."""
+    """Describe how all entries of a block, that at an index among them, are wrong alike."""
     text = _factor(analytic, expected, least, at)
     if text is not None:
         return f"the whole block is {text}{_averaged(analytic, expected, out, part)}"
-    if alike(analytic, expected):  # and so is much else that would explain it
+    if blocks_agree(analytic, expected):  # other mistakes would fit as well
         return None
     return _conjugate(analytic, expected, out, part, form) or _turned(analytic, expected, out, part)
 
@@ -149,35 +149,35 @@ def _whole(
 def _conjugate(
     analytic: NDArray, expected: NDArray, out: Part, part: Part, form: str
 ) -> str | None:
-    """Say which numbers of a complex block are the conjugates of what they should be."""
+    """Recognize a complex block whose numbers are conjugated."""
     complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
     by_out = _conjugated(expected) if complex_out else expected
     by_both = _conjugated(by_out.T).T if complex_in else by_out
-    if alike(analytic, by_both):
+    if blocks_agree(analytic, by_both):
         # jac has a convention where it is the gradient of a real number.
         gradient = form == "vjp" or (form == "jac" and not complex_out)
         also = ", or follows the other convention=" if gradient else ""
         return f"it is the conjugate of the right one{also}"
-    if alike(analytic, by_out):
+    if blocks_agree(analytic, by_out):
         return f"it is d conj({out.label}) / d {part.label}"
-    if complex_in and alike(analytic, _conjugated(expected.T).T):
+    if complex_in and blocks_agree(analytic, _conjugated(expected.T).T):
         return f"it is d {out.label} / d conj({part.label})"
     return None
 
 
 def _turned(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | None:
-    """Say that it is a transpose, or that of one side, as the gradient of a transposed matrix."""
-    if analytic.shape[0] == analytic.shape[1] and alike(analytic, expected.T):
+    """Recognize a transposed block, or one with two axes of its input or output swapped."""
+    if analytic.shape[0] == analytic.shape[1] and blocks_agree(analytic, expected.T):
         return "it is the transpose of the right one"
-    if alike(analytic, _transposed(expected, part)):
+    if blocks_agree(analytic, _transposed(expected, part)):
         return f"it is right if the last two axes of {part.label} are swapped"
-    if alike(analytic, _transposed(expected.T, out).T):
+    if blocks_agree(analytic, _transposed(expected.T, out).T):
         return f"it is right if the last two axes of {out.label} are swapped"
     return _symmetric(analytic, expected, part)
 
 
 def _symmetric(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
-    """Say that it is meant for symmetric matrices; differences move one element at a time."""
+    """Recognize a derivative for symmetric matrices; gradcheck perturbs one element at a time."""
     if part.example.ndim < 2 or part.example.shape[-1] != part.example.shape[-2]:
         return None
     hermitian = part.example.dtype.kind == "c"
@@ -188,18 +188,18 @@ def _symmetric(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
         f"as if the matrix stayed {kind}: gradcheck perturbs one element at a time, so make f "
         f"take the {kind} part first"
     )
-    if alike(analytic, (expected + swapped) / 2):
+    if blocks_agree(analytic, (expected + swapped) / 2):
         return f"it is the {kind} part over {axes}, {meant}"
     both = expected + swapped
     diagonal = np.flatnonzero(_is_diagonal(part))
     both[diagonal] = expected[diagonal]
-    if alike(analytic, both):
+    if blocks_agree(analytic, both):
         return f"it counts off-diagonal elements of {axes} twice, {meant}"
     return _one_sided(analytic, expected, part)
 
 
 def _one_sided(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
-    """Say that f reads one triangle of a symmetric matrix, as factorisations do, and not both."""
+    """Recognize that f reads one triangle of a symmetric matrix, as factorizations do."""
     rows, columns = np.indices(part.example.shape[-2:])
     folded = analytic + _transposed(analytic, part)
     diagonal = np.flatnonzero(_is_diagonal(part))
@@ -208,7 +208,7 @@ def _one_sided(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
         unread = np.flatnonzero(_is_among(~read, part))
         claim = folded.copy()
         claim[unread] = 0
-        if len(unread) and alike(claim, expected):
+        if len(unread) and blocks_agree(claim, expected):
             return (
                 f"f reads only the {name} triangle of the last two axes of {part.label}, and the "
                 f"derivative covers both: add that of the other triangle to it, or make f read both"
@@ -217,18 +217,18 @@ def _one_sided(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
 
 
 def _is_diagonal(part: Part) -> NDArray:
-    """Tell which numbers of an input are on the diagonal of its last two axes."""
+    """Return True for numbers of an input on the diagonal of its last two axes."""
     return _is_among(np.eye(*part.example.shape[-2:]) == 1, part)
 
 
 def _is_among(mask: NDArray, part: Part) -> NDArray:
-    """Tell which numbers of an input are at some places of its last two axes."""
+    """Return True for numbers of an input where a mask of its last two axes is True."""
     where = np.broadcast_to(mask, part.example.shape).ravel()
     return np.repeat(where, (part.stop - part.start) // max(1, where.size))
 
 
 def _transposed(rows: NDArray, part: Part) -> NDArray:
-    """Swap the last two axes of what rows belong to, if they are of one length."""
+    """Swap the last two axes of the array that rows belong to, if they have equal length."""
     shape = part.example.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
         return rows
@@ -238,25 +238,25 @@ def _transposed(rows: NDArray, part: Part) -> NDArray:
 def _factor(
     analytic: NDArray, expected: NDArray, least: float, at: tuple[int, ...] | None = None
 ) -> str | None:
-    """Say what all entries are multiplied by, but for those below a share of the largest."""
+    """Describe a factor of all entries, except those below a share of the largest."""
     if not analytic.any():
         return "zero"
     factor = _ratio(analytic, expected)
-    if factor is None or factor == 1:  # or what is off is nothing beside the rest
+    if factor is None or factor == 1:  # a factor of 1: the wrong entries are negligible
         return None
     claim = factor * expected
     if np.abs(analytic - claim).max() > CLOSE * np.abs(analytic - expected).max():
         return None
     if at is not None and not explains(claim, analytic, expected, at):
-        return None  # the factor is that of larger entries
-    # So it is where smaller ones are right.
+        return None  # only larger entries have the factor
+    # The same holds if some entries are right.
     significant = np.abs(expected) > least * np.abs(expected).max()
     if np.any(significant & (np.abs(analytic - expected) <= CLOSE * np.abs(claim - expected))):
         return None
     for value, text in _NAMED.items():
         if abs(factor - value) <= CLOSE * abs(value):
             return text
-    # Any one entry is some multiple of what it should be.
+    # A single entry always has a factor.
     return (
         f"{_format_factor(factor)} times what it should be"
         if np.count_nonzero(expected) > 1
@@ -265,20 +265,20 @@ def _factor(
 
 
 def _format_factor(factor: float) -> str:
-    """Write a factor with as many digits as tell what it differs from 1 by."""
+    """Format a factor with enough digits to show its difference from 1."""
     digits = max(4, 3 - math.floor(math.log10(abs(factor - 1))))
     return f"{factor:.{digits}g}"
 
 
 def _ratio(analytic: NDArray, expected: NDArray) -> float | None:
-    """Return the number that one is of the other, if there is one."""
-    with np.errstate(all="ignore"):  # beyond the range there is none to be told
+    """Return the factor between two blocks, if there is one."""
+    with np.errstate(all="ignore"):  # no factor is reported if products overflow
         factor = float(np.vdot(expected, analytic) / np.vdot(expected, expected))
-    return factor if np.isfinite(factor) and alike(analytic, factor * expected) else None
+    return factor if np.isfinite(factor) and blocks_agree(analytic, factor * expected) else None
 
 
 def _averaged(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str:
-    """Say that a factor is the length of an axis, which a mean divides by and a sum does not."""
+    """Recognize a factor that is the length of an axis: a mean instead of a sum, or vice versa."""
     factor = _ratio(analytic, expected)
     if part.example.size == out.example.size:
         return ""
@@ -296,7 +296,7 @@ def _averaged(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> st
 
 
 def _reduction(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | None:
-    """Say that entries are missing, as where a gradient is not summed over a broadcast axis."""
+    """Recognize missing entries, as of a gradient not summed over a broadcast axis."""
     there = analytic != 0
     short = (expected != 0) & ~there
     size = np.abs(expected).max(initial=0.0)
@@ -320,13 +320,13 @@ def _broadcasts(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
 
 
 def _spread(short: NDArray) -> bool:
-    """Whether each input number misses as many outputs."""
+    """Return True if each input number lacks equally many outputs."""
     counts = np.count_nonzero(short, axis=1)
     return bool(counts.min() == counts.max())
 
 
 def _missing(analytic: NDArray, expected: NDArray) -> str | None:
-    """Say that what is missing is a term of a simple form."""
+    """Recognize a missing term of a simple form: diagonal, constant or of low rank."""
     difference = expected - analytic
     size = np.abs(difference).max(initial=0.0)
     wrong = np.abs(difference) > CLOSE * size
@@ -334,10 +334,11 @@ def _missing(analytic: NDArray, expected: NDArray) -> str | None:
     if np.count_nonzero(wrong) < 2:
         return None
     off_diagonal = np.eye(*difference.shape) == 0
-    # Of a diagonal block that says nothing.
+    # In a diagonal block, all other entries are 0 anyway.
     square = difference.shape[0] == difference.shape[1]
     off_diagonal_is_right = (
-        alike(analytic[off_diagonal], expected[off_diagonal]) and not wrong[off_diagonal].any()
+        blocks_agree(analytic[off_diagonal], expected[off_diagonal])
+        and not wrong[off_diagonal].any()
     )
     if square and expected[off_diagonal].any() and off_diagonal_is_right:
         return "all but its diagonal is right: a term on the diagonal is missing or wrong"
@@ -352,7 +353,7 @@ def _missing(analytic: NDArray, expected: NDArray) -> str | None:
 
 
 def _rank(matrix: NDArray) -> int:
-    """Return the rank, but for what is nothing beside the largest, or that of any large matrix."""
+    """Return the numerical rank; full rank for a matrix too large to decompose."""
     if matrix.size > _MOST_DECOMPOSED:
         return int(min(matrix.shape))
     sizes = np.linalg.svd(matrix, compute_uv=False)
@@ -360,7 +361,7 @@ def _rank(matrix: NDArray) -> int:
 
 
 def _conjugated(rows: NDArray) -> NDArray:
-    """Negate what belongs to imaginary parts along the last axis."""
+    """Negate the entries of imaginary parts along the last axis."""
     changed = rows.copy()
     changed[:, 1::2] *= -1
     return changed

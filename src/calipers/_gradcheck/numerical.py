@@ -1,4 +1,4 @@
-"""The numerical side: slopes of each column for a first look, a ladder for a second one."""
+"""Numerical columns of the Jacobian: slopes for screening, extrapolation for refinement."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -35,14 +35,14 @@ from .numerical_gradient import NumericalGradient
 from .point import Subject
 from .refine import SOME, Below, Refinement
 
-_ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
-_INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
+_ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two and four
+_INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
 _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
 
 
 @dataclass(frozen=True)
 class ExecutionPolicy:
-    """Who looks at columns, what is told of it, and where it is kept."""
+    """How columns are computed: by which workers, with which progress bar and checkpoint."""
 
     workers: Any = None
     report: Progress | None = None
@@ -50,55 +50,55 @@ class ExecutionPolicy:
 
     @property
     def plain(self) -> bool:
-        """Whether this process looks at them by itself, and tells nobody."""
+        """Whether this process computes them alone, without progress or checkpoint."""
         return self.workers is None and self.report is None and self.checkpoint is None
 
 
 @dataclass
 class FiniteDifferences:
-    """The derivative of f by one input, column by column, as far as it is asked for."""
+    """The numerical derivative of f with respect to one input, computed by column on demand."""
 
     subject: Subject
     part: Part
     problem: Problem
     coarse: Steps
-    exact: Ladders | Repeated | ComplexSteps  # knows its errors
+    exact: Ladders | Repeated | ComplexSteps  # estimates its errors
     policy: ExecutionPolicy
-    small: NDArray  # columns of numbers that slopes by steps of natural size know nothing of
-    user_step: bool = False  # the caller's
+    small: NDArray  # columns whose x is below the natural step size
+    user_step: bool = False  # whether the caller passed step=
     calls: int = 0
 
     @property
     def eps(self) -> float:
-        """The spacing of the numbers that f computes with, of the input and of all else."""
+        """The unit spacing of the format that f computes in."""
         return self.coarse.eps
 
     def in_the_format_of_x(self) -> Steps | None:
-        """Return steps that know which format f rounds the input to, if it does; it is asked."""
+        """Return steps for the format that f rounds its input to, or None; evaluates f."""
         if not isinstance(self.exact, Ladders) or self.coarse.narrow:
             return None
-        # Not beyond the steps that the caller gave, if so.
+        # The test stays within the steps that the caller passed.
         steps = in_the_format_of_x(self.exact.problem, self.exact.steps)
         self.subject.calls += steps.calls
         return steps if steps.narrow else None
 
     @cached_property
     def slopes(self) -> Slopes:
-        """The work that a first look is."""
+        """The slopes that screening computes."""
         return slopes_of(self.problem, self.coarse)
 
     @cached_property
     def farther(self) -> list[Slopes]:
-        """The slopes that settle what a first look leaves vague: from half of `far` to twice it."""
+        """Slopes by steps of 0.5, 1 and 2 times `far`, for columns that screening leaves VAGUE."""
         steps = (replace(self.coarse, lengths=self.far, factor=k) for k in (0.5, 1.0, 2.0))
         return [slopes_of(self.problem, each) for each in steps]
 
     @cached_property
     def far(self) -> NDArray:
         """
-        The steps of slopes of the fourth order; 0 where there is none that is so much longer.
+        The steps of slopes of the fourth order; 0 where they would not be much longer.
 
-        They keep to one side of 0, as many a function does. There is none beside the caller's own.
+        They do not cross 0, where many functions are not defined. The caller's steps have none.
         """
         if self.user_step:
             return np.zeros(self.problem.coordinates)
@@ -122,18 +122,18 @@ class FiniteDifferences:
 
     @cached_property
     def refinement(self) -> Refinement:
-        """The work that a second look is."""
+        """The refinement of columns."""
         return Refinement(self.slopes, self.exact, self.coarse, self.steps)
 
     def slope(self, column: int) -> NDArray:
-        """Return the difference across x along a column."""
+        """Return the central difference along a column."""
         right, left, status = self.slopes.results(1)
         self.slopes(column, (right, left, status))
         self.calls += SLOPE_CALLS
         return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
 
     def shorter(self, states: NDArray, lengths: NDArray) -> NDArray:
-        """Tell which ladders, that measure noise, have shorter steps than some lengths."""
+        """Return True where extrapolation, which measures noise, used steps below some lengths."""
         return np.asarray(isinstance(self.exact, Ladders) & (states["step"] < lengths))
 
     def below(
@@ -143,10 +143,10 @@ class FiniteDifferences:
         entries: tuple[NDArray, ...],
         which: Below = SOME,
     ) -> tuple[NDArray, NDArray, NDArray]:
-        """Return, for entries, what `Refinement.below` found, and what rounding leaves in that."""
+        """Return the slopes of `Refinement.below` at some entries, and their rounding errors."""
         k, rows = entries
         right, left = slopes[k, :, :, rows].transpose(1, 2, 0)
-        # That of two values, by two steps, is half of it.
+        # A bound: rounding of the mean of two slopes is half of it.
         noise = rounding_of(self.subject.sizes[rows], self.eps)
         noise = noise / which.steps(self.eps, states[k])
         return right, left, noise
@@ -154,7 +154,7 @@ class FiniteDifferences:
     def below_now(
         self, columns: NDArray, states: NDArray, entries: tuple[NDArray, ...], which: Below
     ) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the same by steps for which f is asked now."""
+        """Evaluate f by other short steps, and return the same as `below`."""
         k, rows = entries
         chosen, k = np.unique(k, return_inverse=True)
         slopes, calls = self.refinement.below(columns[chosen], states[chosen], which)
@@ -176,10 +176,9 @@ class FiniteDifferences:
         floor: NDArray,
     ) -> NDArray:
         """
-        Return the errors of entries; of those that would be accused, also by other steps.
+        Return the errors of entries; entries that would FAIL are also derived by other steps.
 
-        One that is measured in noise, or among kinks, is too small by chance now and then, and
-        hardly twice.
+        An error estimated in noise, or among kinks, may be too small by chance, but hardly twice.
         """
         accused = np.flatnonzero(rule.accuses(analytic, value, error, floor))
         if self._others is None or not len(accused):
@@ -204,7 +203,7 @@ class FiniteDifferences:
         return np.ascontiguousarray(self.coarse.factor * whole)
 
     def have_done(self, work: Work, name: str, wanted: NDArray, store: Store) -> None:
-        """Have columns of a look done by whoever was asked for; `name` is that of the look."""
+        """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""
         way = self.policy
         report = Progress(False, 0) if way.report is None else way.report
         report.expect(int(np.count_nonzero(wanted)))
@@ -212,13 +211,13 @@ class FiniteDifferences:
         run_parts(work, len(wanted), store, way.workers, report, checkpoint, wanted=wanted)
 
     def derivative(self, column: int) -> tuple[NDArray, NDArray, Any]:
-        """Return the derivative along a column, its errors, and the state of its ladder."""
+        """Return the derivative along a column, its errors, and the state of its extrapolation."""
         values, errors, states = run(self.exact, 1, start=column)
         self.calls += int(states["calls"].sum())
         return values[0], errors[0], states[0]
 
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the derivative along v, and its errors, which are joint."""
+        """Return the derivative along v, and its joint errors."""
         exact = self.exact
         with ExitStack() as stack:
             for problem in {id(p): p for p in (exact.problem, self.problem)}.values():
@@ -228,7 +227,7 @@ class FiniteDifferences:
             return exact.along(v)
 
     def slopes_along(self, v: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
-        """Return slopes after and before x along v by short steps, and these steps."""
+        """Return the one-sided slopes along v by short steps, and these steps."""
         with self._counted(self.problem):
             return slopes_along(self.problem, v, self.coarse, count)
 
@@ -260,11 +259,11 @@ def plan_differences(
     format_steps: Steps | None = None,
 ) -> FiniteDifferences:
     """
-    Plan the steps for one input; f is asked in `batches` where it can be.
+    Plan the steps for one input; f is called with `batches` of points if it supports them.
 
-    `format_steps` are steps that know which format f computes in.
+    `format_steps` are steps for the format that f computes in, if it has been determined.
     """
-    # That it can be is tried beside x, which bounds may not allow.
+    # Support is tried at points next to x, which bounds may exclude.
     problem = subject.problem(part, batches and bounds is None)
     inner, length = problem, step
     if method == COMPLEX_STEP:
@@ -294,7 +293,7 @@ def plan_differences(
 
 
 def _small(problem: Problem, eps: float) -> NDArray:
-    """Tell which columns are of small numbers, and so have steps of these numbers' own size."""
+    """Return True for columns of small numbers, whose steps are relative to these."""
     return sizes_of(as_real_vector(problem.x)[:: problem.stride], eps) < small_of(eps)
 
 
@@ -308,9 +307,9 @@ def _planned(
     eps: float,
 ) -> Steps:
     """
-    Plan steps by what all of f computes with, and not by one input and the outputs alone.
+    Plan steps for the format that f computes in, not only for those of one input and the outputs.
 
-    What is not finite would stay as it is, and has none if f is finite all the same.
+    Elements of x that are not finite get no step if f is finite.
     """
     steps = plan_steps(problem.x, problem.mode, problem.dtype, method, step, scale, bounds)
     factor, lengths = steps.factor, steps.lengths

@@ -1,4 +1,4 @@
-"""The gradient of a number that has none but by differences, and the derivatives of that."""
+"""The gradient of a scalar function by finite differences, and its derivatives."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,7 @@ from .._execution.messages import Outs
 
 @dataclass(frozen=True)
 class NumericalGradient:
-    """The gradient of a number by one input, by adaptive differences."""
+    """The gradient of a scalar function with respect to one input, by adaptive differences."""
 
     f: Any
     position: int
@@ -29,7 +29,7 @@ class NumericalGradient:
         return arranged(problem, result.rows).reshape(problem.x.shape)
 
     def noise(self, args: list[Any], kwargs: dict[str, Any]) -> NDArray:
-        """Return what the numbers of the gradient may be off by."""
+        """Return the estimated errors of the gradient."""
         _, result = self._solve(args, kwargs)
         assert result.errors is not None
         return result.errors[:, 0]
@@ -42,7 +42,7 @@ class NumericalGradient:
         args: list[Any],
         kwargs: dict[str, Any],
     ) -> "MixedLadders":
-        """Return what differentiates the gradient, whose noise at x is known."""
+        """Return the step sequences that differentiate the gradient, with its noise at x."""
         gradient_problem = self._problem(args, kwargs)
         return MixedLadders(
             problem,
@@ -65,17 +65,17 @@ class NumericalGradient:
 @dataclass(frozen=True)
 class MixedLadders(Ladders):
     """
-    Rows of a Hessian: ladders of a numerical gradient or mixed differences, whichever know more.
+    Rows of a Hessian: differences of a numerical gradient, or mixed ones if their error is less.
 
-    The error of that gradient comes and goes from one point to the next, which looks like a kink,
-    or more noise than there is, or like none.
+    The error of that gradient varies from point to point. It may look like a kink, like more noise
+    than there is, or like none.
     """
 
     pairs: Pairs
     noise: NDArray  # of the gradient at x
 
     def at(self, columns: NDArray, outs: Outs) -> None:
-        """Fill `outs` with what belongs to some coordinates."""
+        """Fill `outs` with the derivatives along some coordinates."""
         super().at(columns, outs)
         values, errors, states = outs
         with np.errstate(divide="ignore", invalid="ignore"):  # columns without a step

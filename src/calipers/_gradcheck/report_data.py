@@ -1,4 +1,4 @@
-"""The data of a gradient check's report, from which its text and plot are made."""
+"""Fields of a gradient check's report, from which its text and plot are made."""
 
 from dataclasses import dataclass, field
 
@@ -70,7 +70,7 @@ class Entry:
 
 @dataclass(frozen=True, repr=False)
 class GradcheckData:
-    """The fields of a `GradcheckReport`, which documents them, and what follows from them."""
+    """The fields of a `GradcheckReport`, which documents them, and properties derived from them."""
 
     verdict: str
     reason: str

@@ -1,4 +1,4 @@
-"""Second derivatives as first ones: of the function that gives the gradient."""
+"""Second derivatives, checked as first derivatives of the gradient."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ _OF_FIRST = {
     "check_backward_ad": "check_rev_over_rev= is the option for second derivatives",
 }
 
-# What derivatives of the gradient are called, by form: of any f, and of one that gives a number.
+# Keywords of the derivatives of the gradient, by form: for any f, and for a scalar f.
 _NAMES = {"vjp": "vjp_vjp", "jvp": "vjp_jvp"}
 _OF_NUMBER = {"jac": "hess", "jvp": "hvp"}
 _TESTS_OF_PULL = ("check_undefined_grad", "check_batched_grad")
@@ -39,7 +39,7 @@ _SWITCHES = {"vjp": "check_rev_over_rev", "jvp": "check_fwd_over_rev"}
 
 @dataclass(frozen=True)
 class SecondForms:
-    """The caller's first and second derivatives, and what was said of checking them."""
+    """The caller's first and second derivatives, and the options that select the checks."""
 
     vjp: Callable[..., Any] | None
     vjp_vjp: Callable[..., Any] | None
@@ -48,16 +48,16 @@ class SecondForms:
     hvp: Callable[..., Any] | None
     forward: bool | None
     backward: bool | None
-    of_library: bool  # which has derivatives of f
+    of_library: bool  # whether a library differentiates f
 
     @property
     def of_number(self) -> bool:
-        """Whether the second derivatives are those of one number."""
+        """Whether the second derivatives are those of a scalar."""
         return self.hess is not None or self.hvp is not None
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What the caller calls the forms of a derivative of the gradient."""
+        """The keywords of the forms of a derivative of the gradient."""
         return _OF_NUMBER if self.of_number else _NAMES
 
     @property
@@ -67,7 +67,7 @@ class SecondForms:
 
     @property
     def pushes(self) -> bool:
-        """Whether forward mode of the gradient is checked: a library's where it is asked for."""
+        """Whether forward mode of the gradient is checked; a library's only on request."""
         if self.of_library:
             return bool(self.forward)
         return self.forward is not False and self.vjp_jvp is not None
@@ -77,7 +77,7 @@ class SecondForms:
         return [name for name, call in calls.items() if call is not None]
 
     def require(self, tests: Mapping[str, Any], **of_gradient: Any) -> None:
-        """Refuse what does not go together; `of_gradient` says something of the gradient alone."""
+        """Raise if arguments conflict; `of_gradient` are options of the gradient alone."""
         supplied = self._of_gradient()
         if self.of_number:
             of_pull = {name: tests.get(name) for name in _TESTS_OF_PULL}
@@ -107,7 +107,7 @@ class SecondForms:
         require_tested(tests, [k for k, v in checked.items() if v], there, self.names)
 
     def _require_chosen(self, supplied: list[str]) -> None:
-        """Refuse to check what is not given, and to check nothing."""
+        """Raise if a check needs a derivative that was not passed, or nothing is left to check."""
         for form, wanted in (("vjp", self.backward), ("jvp", self.forward)):
             if wanted and _NAMES[form] not in supplied and not self.of_library:
                 msg = f"{_SWITCHES[form]}=True needs {_NAMES[form]}="
@@ -119,7 +119,7 @@ class SecondForms:
 
 
 def require_gradcheck_options(checker: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Refuse options that gradgradcheck, the `checker`, does not pass to gradcheck."""
+    """Raise if gradgradcheck, the `checker`, does not pass an option to gradcheck."""
     for name, value in options.items():
         if name in SecondOptions.__optional_keys__:
             continue
@@ -162,14 +162,14 @@ def _drawn(random: np.random.Generator, like: NDArray) -> NDArray:
     return np.asarray(drawn, like.dtype)
 
 
-_NATURAL = 1.0  # what results of a nonlinear function are computed with, however large they are
+_NATURAL = 1.0  # magnitude of the terms that large results of a nonlinear f are computed from
 
 
 def terms_of(subject: Subject, w: tuple[NDArray, ...]) -> float:
     """
-    Return how large the terms are that the gradient of <w, f> may be a sum of.
+    Return the magnitude of the terms that the gradient of <w, f> may be a sum of.
 
-    That of softmax is ``y * (w - <w, y>)``: nothing where y is 1 or 0, but for rounding of w.
+    For softmax it is ``y * (w - <w, y>)``: where y is 1 or 0, only rounding of w remains.
     """
     pairs = zip(w, subject.kept, strict=True)
     terms = [np.abs(a) * np.fmin(np.abs(p.example), _NATURAL) for a, p in pairs]
@@ -184,7 +184,7 @@ class Gradient:
     vjp: Callable[..., Any]
     vjp_vjp: Callable[..., Any] | None
     vjp_jvp: Callable[..., Any] | None
-    spread: bool = False  # cotangents in memory, so that they are not contiguous
+    spread: bool = False  # whether cotangents are not contiguous in memory
 
     def _split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         count = len(self.subject.values)
@@ -194,7 +194,7 @@ class Gradient:
         return inputs, tuple(w) if self.subject.several else w[0]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the gradients by the differentiable inputs."""
+        """Return the gradients with respect to the differentiable inputs."""
         inputs, w = self._split(args)
         result = self.vjp(*inputs, w, **kwargs)
         if not isinstance(result, (tuple, list)):
@@ -238,14 +238,14 @@ class Gradient:
 
 
 def _flat(result: Any) -> Any:
-    """Return gradients by the inputs and by w in one tuple, wherever w's are a tuple themselves."""
+    """Return gradients of the inputs and of w in one flat tuple."""
     if isinstance(result, (tuple, list)) and result and isinstance(result[-1], (tuple, list)):
         return (*result[:-1], *result[-1])
     return result
 
 
 def layout(spread: Subject, contiguous: Subject) -> str | None:
-    """Say that a gradient depends on how its cotangent lies in memory."""
+    """Check that the gradient for a cotangent does not depend on its memory layout."""
     other = contiguous.base
     worst = largest_difference(spread.base, other)
     if worst > ROUNDING * spread.eps * np.abs(other[np.isfinite(other)]).max(initial=0.0):
@@ -260,10 +260,10 @@ def skewness(
     derivatives: Sequence[GivenDerivative], size: int, share: float, tolerance: float, seed: int
 ) -> str | None:
     """
-    Say that second derivatives by the first `size` real numbers are not symmetric.
+    Check that second derivatives with respect to the first `size` real numbers are symmetric.
 
-    That is <u, Hv> == <v, Hu>, up to a share of the terms in them; `tolerance` is what two calls of
-    a derivative may differ by.
+    That is <u, Hv> == <v, Hu>, up to a share of the terms; `tolerance` is the difference allowed
+    between two calls of a derivative.
     """
     random = np.random.default_rng(seed)
     for d in derivatives:
@@ -304,14 +304,14 @@ def skewness(
 
 
 def _product(d: GivenDerivative, v: NDArray, size: int) -> NDArray:
-    """Return H v of what stands for H on the side of the inputs, or on that of the gradients."""
+    """Return H v, by a jvp or vjp of the gradient."""
     whole = np.zeros(d.subject.columns if d.form == "jvp" else d.subject.rows)
     whole[:size] = v
     return d.applied(whole)[:size]
 
 
 def _asymmetry(hessian: Any, share: float) -> str | None:
-    """Say where a matrix of second derivatives is not symmetric."""
+    """Check that a matrix of second derivatives is symmetric."""
     hessian = hessian if isinstance(hessian, np.ndarray) else hessian.toarray()
     size = np.abs(hessian)
     difference = np.abs(hessian - hessian.T)

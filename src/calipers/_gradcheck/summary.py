@@ -1,4 +1,4 @@
-"""What a check found, and what it says of that: the verdict, a sentence, the worst entries."""
+"""Summarize a check: the verdict, its reason, the next step and the worst entries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _MAX_NUMERICAL_VALUES = 1 << 22  # numbers in the numerical columns that are ret
 
 @dataclass
 class FlaggedEntries:
-    """Entries that are not right, in real numbers: column, row, form of the derivative, values."""
+    """Entries that do not pass, as real numbers: column, row, form of the derivative, values."""
 
     count: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     columns: list[int] = field(default_factory=list)
@@ -39,13 +39,13 @@ class FlaggedEntries:
     numerical: dict[int, NDArray] = field(default_factory=dict)  # by column
     largest_error: float = 0.0
     left_out: int = 0  # columns
-    hidden: int = 0  # that pass since rounding of f hides whether they are right
-    products: int = 0  # by which all are told to be right, and not one by one
+    hidden: int = 0  # entries that pass because rounding of f hides whether they are right
+    products: int = 0  # random products that confirm all entries; 0 if each was compared
 
     def keep(self, column: int, numerical: NDArray) -> None:
-        """Keep a numerical column for the diagnosis, unless there are too many."""
+        """Store a numerical column for the diagnosis, unless there are too many."""
         if len(self.numerical) * numerical.size < _MAX_NUMERICAL_VALUES:
-            self.numerical[column] = numerical.copy()  # and not what it is a part of
+            self.numerical[column] = numerical.copy()  # a view would hold its whole block
 
     def add(
         self,
@@ -57,7 +57,7 @@ class FlaggedEntries:
         numerical: NDArray,
         error: NDArray,
     ) -> None:
-        """Note entries."""
+        """Count entries by verdict, and store those that do not pass."""
         for k, verdict in enumerate(VERDICTS):
             (which,) = np.nonzero(verdicts == k)
             self.count[verdict] += len(which)
@@ -71,7 +71,7 @@ class FlaggedEntries:
                 self.values.append((float(analytic[i]), float(numerical[i]), float(error[i])))
 
     def let_pass(self, which: NDArray) -> None:
-        """Let entries pass that rounding hides, by their places in the lists."""
+        """Downgrade entries that rounding hides to PASS, by their positions in the lists."""
         left_out = set(which.tolist())
         for k in left_out:
             self.count[self.verdicts[k]] -= 1
@@ -88,17 +88,17 @@ class FlaggedEntries:
             items[:] = [item for k, item in enumerate(items) if k not in left_out]
 
 
-# Options of gradcheck with which f is called in another way than by `jacobian` without options.
+# Options of gradcheck with which f is called differently than by `jacobian` without options.
 _OF_CALLS = frozenset(
     {"args", "kwargs", "argnums", "out_like", "step", "eps", "scale", "bounds", "masked", "inplace"}
 )
 _TOO_SMALL = "too small to be checked (below the rounding error of f)"
-_FEW = 8.0  # spacings of x, in which a ladder has no two steps
+_FEW = 8.0  # spacings of x: bounds nearer than that leave no two steps
 
 
 @dataclass
 class CheckOutcome:
-    """What a check of something finds, which it notes here; what it says of that, in the end."""
+    """The results of a check, from which its report is made."""
 
     subject: Subject
     derivatives: list[GivenDerivative]
@@ -107,15 +107,15 @@ class CheckOutcome:
     allow: Sequence[str] = ()
     entries: FlaggedEntries = field(default_factory=FlaggedEntries)
     jacobians: dict[str, Jacobian] = field(default_factory=dict)
-    whole: Sequence[FiniteDifferences] = ()  # at all entries by an input
+    whole: Sequence[FiniteDifferences] = ()  # of inputs whose entries are all compared
     findings: list[str] = field(default_factory=list)
-    late: list[str] = field(default_factory=list)  # what matters less than a wrong entry
-    undecided: str | None = None  # why there is no verdict, beside the entries
-    narrow: str = ""  # the format that f computes in, if it is not that of its results
+    late: list[str] = field(default_factory=list)  # findings less severe than a wrong entry
+    undecided: str | None = None  # why there is no verdict, apart from entries
+    narrow: str = ""  # the format that f computes in, if it is lower than that of its results
 
     @cached_property
     def verdict(self) -> str:
-        """The one of most weight."""
+        """The most severe verdict of the entries and findings."""
         verdict = PASS if self.undecided is None else INCONCLUSIVE
         if self.findings or self.late:
             verdict = FAIL
@@ -126,7 +126,7 @@ class CheckOutcome:
 
     @cached_property
     def failures(self) -> tuple[Entry, ...]:
-        """Entries that are not right, the worst first."""
+        """Entries that do not pass, the worst first."""
         entries = self.entries
         result = []
         for column, row, form, verdict, (analytic, right, error) in zip(
@@ -176,7 +176,7 @@ class CheckOutcome:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """What wrong blocks look like as a whole."""
+        """Descriptions of wrong blocks as a whole."""
         return tuple(self._of_block(key, text) for key, text in self._causes_of_blocks.items())
 
     @property
@@ -186,7 +186,7 @@ class CheckOutcome:
 
     @property
     def reason(self) -> str:
-        """All of it in one sentence."""
+        """The reason of the verdict in one sentence."""
         return f"{self._reason()}{'; accepted by allow=' * self.is_allowed}"
 
     def _reason(self) -> str:
@@ -215,7 +215,7 @@ class CheckOutcome:
         return self._mistake(worst)
 
     def next_step(self, call: Call) -> str:
-        """Return code that does what there is to do after a call, or ""."""
+        """Return code for the next step after a call, or ""."""
         verdict, failures = self.verdict, self.failures
         if self.findings or verdict == PASS or self.is_allowed:
             return ""
@@ -267,7 +267,7 @@ class CheckOutcome:
         return f"{agree}, except for {hidden} of {total} entries that {verb} {_TOO_SMALL}{left}"
 
     def _obstacle(self, entry: Entry) -> tuple[str, Callable[[Call], str]]:
-        """Say why an entry is not confirmed, and how to write the next step after a call."""
+        """Return why an entry is not confirmed, and a function that writes the next step."""
         if not np.isfinite(self.subject.base[entry.row]):
             return "f is not finite at x", lambda _: ""
         if np.isnan(entry.numerical) and self._is_confined(entry):
@@ -294,7 +294,7 @@ class CheckOutcome:
         return text, by_complex_steps
 
     def _mistake(self, entry: Entry) -> str:
-        """Say what is wrong with an entry, and with what is about it."""
+        """Describe a wrong entry, and its block or row if these are wrong as a whole."""
         text = f"{entry.name} is wrong{self._by(entry)}: {measured(entry)}"
         if entry.analytic == 0:
             returned_none = any(d.silent for d in self.derivatives if d.name == entry.form)
@@ -309,13 +309,13 @@ class CheckOutcome:
         return text if cause is None else f"{text}; {cause}"
 
     def _is_constant_at_user_steps(self) -> bool:
-        """Tell whether all that is wrong is claimed where f does not move by the caller's steps."""
+        """Return True if f does not change over the caller's steps in any wrong entry."""
         wrong = (e for e in self.failures if e.verdict == FAIL)
         user_steps = bool(self.whole) and all(differences.user_step for differences in self.whole)
         return user_steps and all(e.numerical == 0 for e in wrong)
 
     def _by(self, entry: Entry) -> str:
-        """Name the forms of the derivative that are wrong in an entry, if there are several."""
+        """Name the forms of the derivative that are wrong in an entry, if several are checked."""
         if len(self.derivatives) == 1:
             return ""
         index = entry.row, entry.column
@@ -328,12 +328,12 @@ class CheckOutcome:
         return f"{form}, d {out.label} / d {part.label}: {text}"
 
     def _step_of(self, entry: Entry) -> float:
-        """Return the length of the steps by which an entry was looked at."""
+        """Return the step length of the slopes of an entry."""
         differences = next(k for k in self.whole if k.part.position == entry.input)
         return float(differences.steps[entry.column - differences.part.start])
 
     def _is_confined(self, entry: Entry) -> bool:
-        """Tell whether bounds leave a number few others beside it."""
+        """Return True if bounds leave only a few numbers next to an element."""
         for differences in self.whole:
             steps, column = differences.coarse, entry.column - differences.part.start
             if differences.part.position == entry.input and steps.lows.size:
