@@ -34,7 +34,7 @@ from numpy.typing import DTypeLike
 
 from ._compare.assertions import (
     Checks,
-    Header,
+    ErrorHeader,
     assert_within,
     fast_equal,
     fast_pass,
@@ -193,7 +193,7 @@ def assert_allclose(
         run_numpy_assertion(by_numpy, actual, desired)
         return
     absolute = str(atol) if has_unit else f"{atol:g}"
-    head = Header(f"Not equal to tolerance rtol={rtol:g}, atol={absolute}", err_msg, verbose)
+    head = ErrorHeader(f"Not equal to tolerance rtol={rtol:g}, atol={absolute}", err_msg, verbose)
     assert_within(actual, desired, float(rtol), atol, by_numpy, head, bool(equal_nan), strict)
 
 
@@ -237,7 +237,7 @@ def assert_array_equal(
     if fast_pass(actual, desired, 0.0, 0.0, strict=strict):
         return
     by_numpy = partial(_numpy_assert_array_equal, err_msg=err_msg, verbose=verbose, strict=strict)
-    head = Header("Arrays are not equal", err_msg, verbose)
+    head = ErrorHeader("Arrays are not equal", err_msg, verbose)
     assert_within(actual, desired, 0.0, 0.0, by_numpy, head, strict=strict)
 
 
@@ -286,7 +286,7 @@ def assert_array_almost_equal(
     if atol is None:
         run_numpy_assertion(by_numpy, actual, desired)
         return
-    head = Header(f"Arrays are not almost equal to {int(decimal)} decimals", err_msg, verbose)
+    head = ErrorHeader(f"Arrays are not almost equal to {int(decimal)} decimals", err_msg, verbose)
     assert_within(actual, desired, 0.0, atol, by_numpy, head)
 
 

@@ -301,9 +301,9 @@ class TestGraphs:
         x = da.ones((100, 20), chunks=(10, 2))
         blocks = DaskBlocks(LIMIT, a=x, b=x)
         corners = list(product(range(0, 100, 10), range(0, 20, 2)))
-        assert blocks.reduced(corner_alone, operator.add) == corners
+        assert blocks.reduce(corner_alone, operator.add) == corners
         # 7 merges of 8 in each of 3 levels; one after the other it would be 99.
-        assert blocks.reduced(no_merge, deeper) <= 21
+        assert blocks.reduce(no_merge, deeper) <= 21
 
 
 def corner_alone(corner, a, b):
@@ -546,7 +546,7 @@ class TestCluster:
         x, y = arrays
         wait([x, y])
         held = tidy.who_has([*futures_of(x), *futures_of(y)])
-        found = DaskBlocks(LIMIT, a=x, b=y).reduced(block_and_worker, operator.add)
+        found = DaskBlocks(LIMIT, a=x, b=y).reduce(block_and_worker, operator.add)
         assert [corner for corner, _ in found] == [(i * 1_000_000,) for i in range(12)]
         assert [address for _, address in found] == [addresses[i % 2] for i in range(12)]
         # Nothing has moved, or been copied.
@@ -630,7 +630,7 @@ class TestCluster:
     def test_the_tree_does_not_depend_on_timing(self, tidy):
         x = da.ones(100, chunks=1)
         blocks = DaskBlocks(LIMIT, a=x, b=x)
-        assert blocks.reduced(slowly, operator.add) == [(i,) for i in range(100)]
+        assert blocks.reduce(slowly, operator.add) == [(i,) for i in range(100)]
 
     def test_questions_at_once_do_not_cancel_each_other(self, tidy, tmp_path):
         x = Counted(tmp_path, 0.02).array(60)
@@ -796,5 +796,5 @@ def test_no_thread_compares_any_more_when_the_answer_is_there(way):
                 spread.every(test)
         else:
             with pytest.raises(KeyError):
-                spread.reduced(lambda _, x, y: test(x, y), max)
+                spread.reduce(lambda _, x, y: test(x, y), max)
     assert not inside

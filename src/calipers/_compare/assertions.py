@@ -151,7 +151,7 @@ _NAMES = ("actual", "desired")
 _SIMPLE_TYPES = frozenset({bool, int, float, np.float64, str})
 
 
-class Header:
+class ErrorHeader:
     """The text before a report: NumPy's header and the caller's `err_msg`."""
 
     def __init__(self, header: str, err_msg: object, verbose: bool) -> None:
@@ -210,7 +210,7 @@ def assert_within(
     rtol: float,
     atol: Any,
     by_numpy: Callable[[Any, Any], None],
-    head: Header,
+    header: ErrorHeader,
     equal_nan: bool = True,
     strict: bool = False,
 ) -> None:
@@ -226,7 +226,7 @@ def assert_within(
             atol=atol,
             equal_nan=equal_nan,
             check_dtype=strict,
-            msg=head.prepend_to,
+            msg=header.prepend_to,
         )
         return
     a, b = arrays = to_array(actual), to_array(desired)
@@ -235,7 +235,7 @@ def assert_within(
         try:
             pair = as_pair(a, b, _NAMES)
         except UnitError as error:
-            raise ClosenessError(head.prepend_to(str(error))) from None
+            raise ClosenessError(header.prepend_to(str(error))) from None
         compared_exactly = is_comparable(pair.a, pair.b) or is_duration(atol)
         if pair.dtypes is None and not compared_exactly:
             _run_numpy_on_any(by_numpy, pair.a, pair.b)
@@ -245,9 +245,9 @@ def assert_within(
             a, b = arrays
     shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
     if shapes[0] != shapes[1] and (strict or () not in shapes):
-        raise head.mismatch(f"shapes {shapes[0]}, {shapes[1]}", a, b)
+        raise header.mismatch(f"shapes {shapes[0]}, {shapes[1]}", a, b)
     if strict and dtypes[0] != dtypes[1]:
-        raise head.mismatch(f"dtypes {dtypes[0]}, {dtypes[1]}", a, b)
+        raise header.mismatch(f"dtypes {dtypes[0]}, {dtypes[1]}", a, b)
     comparison.assert_close(
         a,
         b,
@@ -256,7 +256,7 @@ def assert_within(
         equal_nan=equal_nan,
         check_dtype=False,
         check_shape=False,
-        msg=head.prepend_to,
+        msg=header.prepend_to,
     )
 
 

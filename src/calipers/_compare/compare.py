@@ -221,8 +221,8 @@ def assert_close(
     ...
     """
     by_tolerances = tolerance is None and max_ulp is None and memory_limit == MEMORY_LIMIT
-    counted = type(max_mismatches) is int  # 0.0 has to raise
-    plain = by_tolerances and counted and max_mismatches == max_mismatch_ratio == 0
+    is_count = type(max_mismatches) is int  # 0.0 has to raise
+    plain = by_tolerances and is_count and max_mismatches == max_mismatch_ratio == 0
     if plain and fast_agree(actual, expected, rtol, atol, equal_nan):
         return
     options = checked_options(

@@ -104,7 +104,7 @@ def _passes(leaf: Leaf, options: CheckedOptions) -> bool:
     chunked = _chunked(leaf, options)
     if chunked is not None:
         # Iterators can be read only once, by the full pass.
-        return chunked.counted and _chunked_passes(leaf, chunked, options)
+        return chunked.has_shapes and _chunked_passes(leaf, chunked, options)
     backend = _backend(leaf)
     try:
         pair = backend.as_pair(leaf.actual, leaf.expected, _names(leaf))
@@ -195,17 +195,13 @@ def _notes_on_objects(differences: Mapping[int, Difference]) -> list[str]:
     """Return notes on objects without a distance, which were compared by their ``==``."""
     both = [(x.actual, x.expected) for x in differences.values()]
     kinds_with_distance = Number, str, bytes, np.generic, type(None), date, time, timedelta
-    kinds = {type(x) for pair in both for x in pair if not isinstance(x, kinds_with_distance)}
+    objects = (x for pair in both for x in pair if not isinstance(x, kinds_with_distance))
+    kinds: set[Any] = set(map(type, objects))
     return [
         f"objects of type {kind.__name__} are compared by =="
-        + (", which is identity for them" if _is_identity(kind) else "")
+        + (", which is identity for them" if kind.__eq__ is object.__eq__ else "")
         for kind in sorted(kinds, key=lambda kind: kind.__name__)
     ]
-
-
-def _is_identity(kind: Any) -> bool:
-    """Return True if ``==`` of a class is object identity."""
-    return kind.__eq__ is object.__eq__
 
 
 def _require_steps(pair: ArrayPair, rule: Criteria, path: str) -> None:
@@ -291,7 +287,7 @@ def _compare_chunked(leaf: Leaf, chunked: ChunkedPair, options: CheckedOptions) 
     unit = unit_of_chunks(leaf.actual, leaf.expected)
     rule = options.criteria_for(a.dtype, b.dtype, unit)
     shape: tuple[int, ...] | None = None
-    if chunked.counted:
+    if chunked.has_shapes:
         problems = _problems(leaf, a, b, options)
         report = _report_without_elements(leaf, a, b, rule, problems, unit)
         try:
@@ -302,7 +298,7 @@ def _compare_chunked(leaf: Leaf, chunked: ChunkedPair, options: CheckedOptions) 
             return report
     merged, uneven = None, False
     try:
-        merged = chunked.reduced(partial(_compare_block, rule, shape), merge_comparisons)
+        merged = chunked.reduce(partial(_compare_block, rule, shape), merge_comparisons)
     except UnevenError:  # the report lists the shapes as a problem
         uneven = True
     a, b = _array_infos(chunked)

@@ -135,7 +135,7 @@ def _equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
 
 
 def _chunked_equal(chunked: ChunkedPair, equal_nan: bool) -> bool:
-    if chunked.counted and len(set(chunked.shapes())) > 1:
+    if chunked.has_shapes and len(set(chunked.shapes())) > 1:
         return False
     try:
         equal = chunked.every(partial(_equal, equal_nan=equal_nan))
@@ -231,7 +231,7 @@ def first_nonfinite(
     else:
         chunked = chunked_pair(memory_limit, a=a)
         if chunked is not None:
-            return chunked.reduced(_nonfinite_of_block, _earlier)
+            return chunked.reduce(_nonfinite_of_block, _earlier)
         x = as_array(numbers_of(a))
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:

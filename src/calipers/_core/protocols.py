@@ -96,7 +96,7 @@ class UnevenError(ValueError):
 class ChunkedPair(Protocol):
     """One or two arrays that are not in memory as a whole, read in blocks."""
 
-    counted: bool
+    has_shapes: bool
     """True if shapes are known before all blocks are read."""
 
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -117,7 +117,7 @@ class ChunkedPair(Protocol):
         """
         ...
 
-    def reduced(
+    def reduce(
         self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
     ) -> Result | None:
         """

@@ -39,7 +39,7 @@ _SCATTERED = 10
 class DaskBlocks:
     """See `ChunkedPair`: one or two arrays, at least one of them dask's."""
 
-    counted = True
+    has_shapes = True
 
     def __init__(self, memory_limit: int, **arrays: Any) -> None:
         self._limit, self._names = memory_limit, tuple(arrays)
@@ -68,7 +68,7 @@ class DaskBlocks:
         parts = self._gathered(client, whole, test) or [self._each(whole, _ask, test)]
         return all(_all_answer_yes(client, tasks) for tasks in parts)
 
-    def reduced(
+    def reduce(
         self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
     ) -> Result | None:
         whole = self._whole()

@@ -278,7 +278,7 @@ _BLOCK_BYTES = 4 << 20
 class Blocks:
     """One or two arrays in blocks, in C order; each thread reads a block and compares it."""
 
-    counted = True
+    has_shapes = True
 
     def __init__(self, memory_limit: int, **arrays: Any) -> None:
         self._limit, self._names = memory_limit, tuple(arrays)
@@ -295,7 +295,7 @@ class Blocks:
             # While a thread reads, others compare.
             return first_result(lambda i: -1 if test(*read(i)) else 0, len(grid), threads) < 0
 
-    def reduced(
+    def reduce(
         self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
     ) -> Result | None:
         parts = OrderedMerge(merge)

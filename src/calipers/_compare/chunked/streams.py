@@ -56,7 +56,7 @@ _BLOCK_BYTES = 8 << 20
 class Streams:
     """One or two arrays, at least one of them an iterator of chunks of unknown total length."""
 
-    counted = False
+    has_shapes = False
 
     def __init__(self, memory_limit: int, **arrays: Any) -> None:
         self._names, self._arrays = tuple(arrays), arrays
@@ -96,7 +96,7 @@ class Streams:
             self._require_even()
         return verdict
 
-    def reduced(
+    def reduce(
         self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
     ) -> Result | None:
         try:
@@ -182,7 +182,7 @@ class Streams:
         more = {name: stream.ahead() > 0 for name, stream in self._streams.items()}
         if any(more.values()):
             rows = " and ".join(
-                f"{name} {'has more' if more[name] else stream.counted()}"
+                f"{name} {'has more' if more[name] else stream.rows_text()}"
                 for name, stream in self._streams.items()
             )
             msg = f"operands could not be broadcast together: {rows}"
@@ -222,7 +222,7 @@ class _Chunks:
             return self._source.dtype
         return FLOAT64 if self._row is None else self._row[1]
 
-    def counted(self) -> str:
+    def rows_text(self) -> str:
         """Return a text with the number of rows."""
         return f"has {self.shape[0]} rows" if self._number >= 0 else "has no chunk"
 
