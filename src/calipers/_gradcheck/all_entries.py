@@ -16,7 +16,7 @@ from .entry_rules import INCONCLUSIVE, PASS, VERDICTS, Rule, rounding_of
 from .flatten import largest_by_part
 from .numerical import FiniteDifferences
 from .refine import MANY, VALUES
-from .screening import Screening, screen_columns, settle
+from .screening import Screening, rescreen_waiting, screen_columns
 from .summary import FlaggedEntries
 from .verdict import SlopesBelow, UndecidedEntries
 
@@ -112,7 +112,9 @@ class _Doubtful:
 
     def indices(self, every: NDArray) -> Indices:
         """Return the indices of entries that screening leaves in doubt, in one form."""
-        return np.nonzero(self.screening.doubted(self.columns, every, self.right, self.left))
+        return np.nonzero(
+            self.screening.doubtful_entries(self.columns, every, self.right, self.left)
+        )
 
     def settled(self, every: NDArray, indices: Indices, agrees: NDArray | None) -> UndecidedEntries:
         """Return entries with their verdicts; `agrees` marks those on which all forms agree."""
@@ -140,7 +142,7 @@ class _Doubtful:
         most = np.fmax(most, self._results[rows] / units)
         if agrees is not None:
             most = np.where(agrees[indices], most, 0.0)
-        error = differences.doubted(
+        error = differences.errors_by_other_steps(
             rule, self.columns, indices, analytic, value, self.error[indices], floor
         )
         ceiling = np.fmax(sizes.rows[rows], sizes.columns[columns])
@@ -236,7 +238,7 @@ def examine(
         screening.measure()
     sizes.known = True
     for screening, marked in zip(screenings, marks, strict=True):
-        settle(screening, marked)
+        rescreen_waiting(screening, marked)
         screening.differences.calls += SLOPE_CALLS * screening.taken
         _judge(screening, marked, entries, consistent)
     return sizes
@@ -290,7 +292,7 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
         (taken - len(doubtful)) * differences.problem.base.size * len(screening.jacobians)
     )
 
-    if differences.policy.plain:
+    if differences.policy.is_local:
         step = max(1, _REFINED_BYTES // (8 * _REFINED_NUMBERS * differences.problem.base.size))
         for first in range(0, len(doubtful), step):
             columns = doubtful[first : first + step]
@@ -331,4 +333,4 @@ def _refine_elsewhere(
             del waiting[column]
             judge_refined(screening, np.array([column]), early.pop(column), entries, consistent)
 
-    differences.have_done(differences.refinement, "second-look", wanted, store)
+    differences.run_pass(differences.refinement, "second-look", wanted, store)

@@ -17,7 +17,7 @@ from .._execution.run import run
 from .._kernels.gradcheck import AT_POINTS
 from .analytic import GivenDerivative
 from .calls import InPlace, private
-from .entry_rules import alike
+from .entry_rules import all_agree
 from .jacobian_storage import Rows
 
 _MANY = 64  # unit vectors from which on a compiled loop is worth its compilation
@@ -115,7 +115,7 @@ class UnitVectors:
                 self._work.store(0, first)
             else:
                 first = self._first = self._batch(0, min(self._together, self.count))
-            same = not self._d.touched and alike(first[0], alone, tolerance)
+            same = not self._d.touched and all_agree(first[0], alone, tolerance)
         except Exception:  # a derivative that is meant for single calls may raise anything
             same = False
         if not same:

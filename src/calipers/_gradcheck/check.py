@@ -84,7 +84,7 @@ class Check:
                 outcome.jacobians = self._jacobians()
             for d in self.derivatives:
                 findings[d.name] = [
-                    *identities.storing(d, random, nondet_tol),
+                    *identities.output_arrays(d, random, nondet_tol),
                     *identities.reentrance(d, random, nondet_tol),
                 ]
                 steady[d.name] = not findings[d.name]
@@ -100,7 +100,7 @@ class Check:
                 sizes, eps = self._differences(steps, way, random, vouched)
                 about = self.derivatives, self.rule, sizes, eps, random
                 if outcome.entries.verdicts:
-                    outcome.entries.let_pass(
+                    outcome.entries.downgrade_to_pass(
                         rounding_only_entries(outcome.entries, subject, *about)
                     )
             for d in self.derivatives:  # needs the sizes of entries, which are known by now
@@ -115,7 +115,9 @@ class Check:
             outcome.findings += identities.mutation(d.name, d.touched)
             failed = others or mismatches or findings.get(d.name) or outcome.entries.count[FAIL]
             if (failed or d.strays) and steady.get(d.name) and not d.touched:
-                outcome.findings += self._told(identities.memory(d, random, nondet_tol))
+                outcome.findings += self._told(
+                    identities.independence_of_last_call(d, random, nondet_tol)
+                )
             outcome.findings += findings.get(d.name, ())
         outcome.findings += others
         if outcome.entries.count[FAIL] and not outcome.findings:

@@ -41,7 +41,7 @@ def rounded_away(analytic: NDArray, largest: NDArray, eps: float) -> NDArray:
     return np.asarray(np.abs(analytic) <= _ROUNDINGS * rounding_of(largest, eps))
 
 
-def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
+def all_agree(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
     """Return True if all pairs are within a tolerance, equal, or both NaN."""
     with np.errstate(invalid="ignore"):
         near = np.abs(one - other) <= allowed
@@ -85,7 +85,9 @@ class Rule:
         scale = np.fmax(least, np.abs(numerical))
         return np.asarray(self.atol + self.rtol * scale)
 
-    def bend_of(self, analytic: NDArray, slope: NDArray, bend: NDArray, noise: NDArray) -> NDArray:
+    def slope_gap(
+        self, analytic: NDArray, slope: NDArray, bend: NDArray, noise: NDArray
+    ) -> NDArray:
         """Return what slopes to both sides of x differ by, or 0 where curvature explains it."""
         if self.bend == np.inf:
             return np.zeros(bend.shape)
@@ -100,7 +102,7 @@ class Rule:
         slopes = 0.5 * right + 0.5 * left
         with np.errstate(invalid="ignore"):
             near = np.abs(analytic - slopes) + noise <= self.allowed(analytic, slopes, floor)
-            near &= self.bend_of(analytic, slopes, right - left, noise) == 0
+            near &= self.slope_gap(analytic, slopes, right - left, noise) == 0
         near &= np.isfinite(slopes)  # the tolerance is infinite where they are
         return in_a_row(near)
 
@@ -129,7 +131,7 @@ class Rule:
         with np.errstate(invalid="ignore"):
             return np.asarray(np.abs(numerical) + errors <= self.rtol * np.abs(analytic))
 
-    def accuses(
+    def would_fail(
         self, analytic: NDArray, numerical: NDArray, errors: NDArray, floor: NDArray
     ) -> NDArray:
         """Return True for entries off by more than an error that is not small in the tolerance."""
@@ -176,7 +178,9 @@ def in_a_row(rows: NDArray) -> NDArray:
     return np.asarray(sliding_window_view(rows, _IN_A_ROW, axis=0).all(axis=-1).any(axis=0))
 
 
-def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray, noise: NDArray) -> NDArray:
+def slope_supports_analytic(
+    analytic: NDArray, numerical: NDArray, slope: NDArray, noise: NDArray
+) -> NDArray:
     """
     Tell where a plain difference sides with the derivative against an extrapolated value.
 
@@ -188,7 +192,9 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray, noise: NDArr
     return np.asarray(near & np.isfinite(analytic))
 
 
-def contradicted(numerical: NDArray, right: NDArray, left: NDArray, noise: NDArray) -> NDArray:
+def slopes_contradict_numerical(
+    numerical: NDArray, right: NDArray, left: NDArray, noise: NDArray
+) -> NDArray:
     """
     Tell where slopes by very short steps, a row for each, are others beyond noise.
 
@@ -199,7 +205,7 @@ def contradicted(numerical: NDArray, right: NDArray, left: NDArray, noise: NDArr
         return np.asarray((np.abs(slopes - numerical) > noise) & (slopes != 0))
 
 
-def sided(
+def slopes_support_analytic(
     analytic: NDArray, numerical: NDArray, right: NDArray, left: NDArray, noise: NDArray
 ) -> NDArray:
     """
@@ -207,7 +213,7 @@ def sided(
 
     Noise that is f's own does so by chance, and not in a row; more than there is to decide may.
     """
-    contradicting = contradicted(numerical, right, left, noise)
+    contradicting = slopes_contradict_numerical(numerical, right, left, noise)
     with np.errstate(invalid="ignore"):
         difference = np.abs(analytic - numerical)
         most = np.maximum(_NEAR * difference, noise)
@@ -257,7 +263,7 @@ def _accumulated(extreme: np.ufunc, slopes: NDArray) -> tuple[NDArray, NDArray]:
     return extreme.accumulate(slopes), extreme.accumulate(slopes[::-1])[::-1]
 
 
-def is_staircase(values: NDArray, right: NDArray, left: NDArray) -> NDArray:
+def is_piecewise_constant(values: NDArray, right: NDArray, left: NDArray) -> NDArray:
     """
     Tell which outputs stand still near x, by slopes of very short steps, and move all around it.
 

@@ -15,10 +15,10 @@ from .entry_rules import (
     PASS,
     VERDICTS,
     Rule,
-    disputed,
     rounded_away,
     rounding_of,
-    sided,
+    slope_supports_analytic,
+    slopes_support_analytic,
 )
 from .flatten import largest_by_part, norm
 from .numerical import FiniteDifferences
@@ -72,7 +72,7 @@ class Probe:
         self.any_slope = False
         self._settled = differences.steps == 0
 
-    def ask(self) -> str:
+    def compare(self) -> str:
         """
         Compare one product over all columns that are not settled.
 
@@ -236,7 +236,7 @@ def project(
         probe = Probe(differences, d, rule, resolution, random, short_steps=not moderate)
         wrong = 0
         for _ in range(_SUSPECTS):
-            result = probe.ask()
+            result = probe.compare()
             any_slope |= probe.any_slope
             if result == CLEAR or wrong == _SHOWN:
                 break
@@ -283,12 +283,12 @@ def _judged_column(
     noise = (
         rounding_of(differences.subject.sizes[rows], differences.eps) / differences.steps[column]
     )
-    verdict[disputed(analytic, value[rows], slope, noise)] = VERDICTS.index(PASS)
+    verdict[slope_supports_analytic(analytic, value[rows], slope, noise)] = VERDICTS.index(PASS)
     wavy = verdict == VERDICTS.index(FAIL)
     if wavy.any():
         of_column = np.zeros(len(rows), int), rows
         below = differences.below_now(np.array([column]), np.array([state]), of_column, MANY)
-        wavy &= sided(analytic, value[rows], *below)
+        wavy &= slopes_support_analytic(analytic, value[rows], *below)
     verdict[wavy] = VERDICTS.index(INCONCLUSIVE)
     if not np.any(verdict == VERDICTS.index(FAIL)):
         return PASS

@@ -10,7 +10,7 @@ from .._core.arrays import is_sparse
 from .._core.protocols import NDArray
 from .analytic import GivenDerivative
 from .calls import InPlace, private
-from .entry_rules import alike, least_normal
+from .entry_rules import all_agree, least_normal
 from .flatten import WrongFormError, as_outputs, largest_by_part, norm, real_vector
 from .jacobian_storage import entries_of_both
 from .perturb import perturbation_error
@@ -44,7 +44,7 @@ def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
         again = subject.reals_of(subject.call())
     worst = largest_difference(again, subject.base)
     rounding = ROUNDING * subject.eps * largest_by_part(_finite(subject.sizes), subject.kept)
-    if worst > tolerance and not alike(again, subject.base, tolerance + rounding):
+    if worst > tolerance and not all_agree(again, subject.base, tolerance + rounding):
         yield (
             f"f is not deterministic: two calls with the same inputs differ by {worst:.3g} "
             f"(nondet_tol={tolerance:g})"
@@ -58,7 +58,7 @@ def memory_order(subject: Subject) -> str | None:
     values = subject.reals_of(subject.call_as_laid_out())
     # Matrix products round differently for another memory order.
     allowed = subject.eps**0.5 * np.abs(subject.base[np.isfinite(subject.base)]).max(initial=0.0)
-    if alike(values, subject.base, allowed):
+    if all_agree(values, subject.base, allowed):
         return None
     named = ", ".join(subject.names[k] for k in subject.laid_out)
     return (
@@ -98,7 +98,9 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
         )
 
 
-def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+def independence_of_last_call(
+    d: GivenDerivative, random: np.random.Generator, tolerance: float
+) -> Iterator[str]:
     """Check that a derivative does not depend on where f was called last."""
     v = direction(d, random) / SCALE
 
@@ -117,7 +119,9 @@ def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) ->
         )
 
 
-def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+def output_arrays(
+    d: GivenDerivative, random: np.random.Generator, tolerance: float
+) -> Iterator[str]:
     """Check that a derivative overwrites its output arrays, or adds to them, as declared."""
     if not isinstance(d.call, InPlace):
         return
@@ -138,7 +142,7 @@ def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -
         allowed = tolerance + (
             rounding_error(d, np.abs(before) + np.abs(alone)) if d.call.adds else 0
         )
-        if not alike(after, expected, allowed):
+        if not all_agree(after, expected, allowed):
             how = "add to" if d.call.adds else "overwrite"
             yield f"{d.name} does not {how} its output arrays (inplace={d.call.way!r})"
             return
@@ -168,7 +172,7 @@ def primal(
         return
     numbers = real_vector(arrays).astype(float, copy=False)
     base = subject.base.astype(float, copy=False)
-    if not alike(numbers, base, allowed(base)):
+    if not all_agree(numbers, base, allowed(base)):
         worst = largest_difference(numbers, base)
         yield f"the primal value that {source} returns differs from f(x) by {worst:.3g}"
 
@@ -195,7 +199,7 @@ def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
             expected = d.answer(
                 tuple(np.zeros_like(p.example) if x is None else x for p, x in pairs)
             )
-        if not alike(result, expected, share * max_abs(_finite(expected))):
+        if not all_agree(result, expected, share * max_abs(_finite(expected))):
             yield (f"{d.name} returns different results for a {what} of None and a {what} of zeros")
             return
 
@@ -249,7 +253,7 @@ def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
         raise
     for v, row in zip(directions, result, strict=True):
         alone = d.applied(v)
-        if not alike(row, alone, rounding_error(d, np.abs(alone) + max_abs(_finite(alone)))):
+        if not all_agree(row, alone, rounding_error(d, np.abs(alone) + max_abs(_finite(alone)))):
             yield f"{d.name} of a batch differs from {d.name} of each of its rows"
             return
 

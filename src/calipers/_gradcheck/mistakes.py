@@ -30,7 +30,7 @@ class BlockDiagnosis:
     numerical: dict[int, NDArray]
     of_backward: bool = False  # whether torch's backward is differentiated
 
-    def line(self, entry: Entry) -> str | None:
+    def column_or_row(self, entry: Entry) -> str | None:
         """Describe how the whole column of an entry, or else its row, is wrong."""
         expected = self.numerical.get(entry.column)
         if expected is None:

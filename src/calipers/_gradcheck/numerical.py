@@ -49,7 +49,7 @@ class ExecutionPolicy:
     checkpoint: Any = None
 
     @property
-    def plain(self) -> bool:
+    def is_local(self) -> bool:
         """Whether this process computes them alone, without progress or checkpoint."""
         return self.workers is None and self.report is None and self.checkpoint is None
 
@@ -112,7 +112,7 @@ class FiniteDifferences:
     def compiled(self) -> bool:
         """Whether a compiled loop takes the slopes and judges them."""
         native = self.problem.native
-        return self.policy.plain and native is not None and not self.coarse.lows.size
+        return self.policy.is_local and native is not None and not self.coarse.lows.size
 
     @property
     def threads(self) -> int:
@@ -165,7 +165,7 @@ class FiniteDifferences:
     def _others(self) -> Ladders | None:
         return self.exact.by_other_steps() if isinstance(self.exact, Ladders) else None
 
-    def doubted(
+    def errors_by_other_steps(
         self,
         rule: Rule,
         columns: NDArray,
@@ -180,7 +180,7 @@ class FiniteDifferences:
 
         An error estimated in noise, or among kinks, may be too small by chance, but hardly twice.
         """
-        accused = np.flatnonzero(rule.accuses(analytic, value, error, floor))
+        accused = np.flatnonzero(rule.would_fail(analytic, value, error, floor))
         if self._others is None or not len(accused):
             return error
         k, rows = (indices[accused] for indices in entries)
@@ -202,7 +202,7 @@ class FiniteDifferences:
         whole = np.broadcast_to(lengths, (self.problem.coordinates,))
         return np.ascontiguousarray(self.coarse.factor * whole)
 
-    def have_done(self, work: Work, name: str, wanted: NDArray, store: Store) -> None:
+    def run_pass(self, work: Work, name: str, wanted: NDArray, store: Store) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""
         way = self.policy
         report = Progress(False, 0) if way.report is None else way.report

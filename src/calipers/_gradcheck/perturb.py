@@ -26,7 +26,9 @@ _MORE = 64.0  # rounding of f is at most this many times that at a few nearby po
 
 
 def perturbation_error(
-    d: GivenDerivative, ask: Callable[[GivenDerivative, Move], Any], random: np.random.Generator
+    d: GivenDerivative,
+    evaluate: Callable[[GivenDerivative, Move], Any],
+    random: np.random.Generator,
 ) -> Any:
     """
     Return the rounding error of a result of d, estimated from its changes at nearby points.
@@ -35,21 +37,23 @@ def perturbation_error(
     """
 
     def answer(move: Move) -> Any:
-        return _evaluate_at(d, lambda other: ask(other, move), d.subject.moved(move))
+        return _evaluate_at(d, lambda other: evaluate(other, move), d.subject.moved(move))
 
-    here = np.array(ask(d, lambda numbers: numbers))
-    return _CHANGES * _largest(lambda: _bend(answer, here, d.subject.eps, random))
+    here = np.array(evaluate(d, lambda numbers: numbers))
+    return _CHANGES * _largest(lambda: _second_difference(answer, here, d.subject.eps, random))
 
 
-def scattered(
-    d: GivenDerivative, ask: Callable[[GivenDerivative, float], Any], random: np.random.Generator
+def rounding_magnitude(
+    d: GivenDerivative,
+    evaluate: Callable[[GivenDerivative, float], Any],
+    random: np.random.Generator,
 ) -> Any:
     """
     Return the size of a result of d if it is nothing but rounding.
 
     Pure rounding varies from point to point, even where it is the same for all roundings of x, as
     of ``1 - exp(2j*pi*n)``, at 0 by the nearest number to ``2*pi*n``. So it does for directions
-    scaled by the number that `ask` gets, if f is linear.
+    scaled by the number that `evaluate` gets, if f is linear.
     """
 
     def nearer(x: NDArray) -> NDArray:
@@ -57,9 +61,9 @@ def scattered(
 
     def elsewhere() -> Any:
         times = random.uniform(1, 2)
-        return _evaluate_at(d, lambda other: ask(other, times), d.subject.moved(nearer))
+        return _evaluate_at(d, lambda other: evaluate(other, times), d.subject.moved(nearer))
 
-    here = np.array(ask(d, 1.0))
+    here = np.array(evaluate(d, 1.0))
     return _OTHERS * _largest(lambda: elsewhere() - here)
 
 
@@ -76,7 +80,9 @@ def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
         return np.asarray(x + random.uniform(-_SHARE, _SHARE, x.shape) * size)
 
     def bend(at: Subject, value: NDArray) -> NDArray:
-        return np.asarray(np.abs(_bend(partial(_value, at), value, subject.eps, random)))
+        return np.asarray(
+            np.abs(_second_difference(partial(_value, at), value, subject.eps, random))
+        )
 
     def farther_off() -> NDArray:
         there = subject.moved(about)
@@ -105,7 +111,9 @@ def hides(rounding: NDArray, slopes: NDArray, largest: NDArray) -> NDArray:
     return np.asarray(small & (rounding > 0))
 
 
-def _bend(answer: Callable[[Move], Any], here: Any, eps: float, random: np.random.Generator) -> Any:
+def _second_difference(
+    answer: Callable[[Move], Any], here: Any, eps: float, random: np.random.Generator
+) -> Any:
     """Return the second difference of results on both sides: rounding, as they are very near."""
     seed, share = random.integers(2**63), np.sqrt(eps)  # its square is rounding
 
@@ -130,11 +138,11 @@ def _largest(change: Callable[[], Any], unknown: float = 0.0) -> Any:
 
 
 def _evaluate_at(
-    d: GivenDerivative, ask: Callable[[GivenDerivative], Any], subject: Subject
+    d: GivenDerivative, evaluate: Callable[[GivenDerivative], Any], subject: Subject
 ) -> Any:
     """Return a result of d at another point."""
     other = replace(d, subject=subject, known=None)
-    result = np.array(ask(other))
+    result = np.array(evaluate(other))
     d.calls = other.calls
     return result
 
@@ -188,6 +196,6 @@ def rounding_only_entries(
     for d in derivatives:
         (which,) = np.nonzero(passed & (forms == d.name))
         if len(which):
-            ask = partial(entries_of, rows=rows[which], columns=columns[which])
-            passed[which] = np.abs(analytic[which]) <= scattered(d, ask, random)
+            evaluate = partial(entries_of, rows=rows[which], columns=columns[which])
+            passed[which] = np.abs(analytic[which]) <= rounding_magnitude(d, evaluate, random)
     return np.flatnonzero(passed)

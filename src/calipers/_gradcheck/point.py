@@ -20,7 +20,7 @@ from .._derivatives.function import REAL, WIRTINGER, Problem
 from .._derivatives.steps import COMPLEX_STEP, limits_of, modes_of
 from .calls import InPlace, private, same
 from .containers import Structure
-from .entry_rules import alike
+from .entry_rules import all_agree
 from .flatten import (
     ComplexOutputs,
     Part,
@@ -91,7 +91,7 @@ def base_in_batches(
         return None
     tolerance = _BATCH_ROUNDINGS * float(np.finfo(expected.dtype).eps)
     size = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
-    return values[0] if alike(values, expected, tolerance * size) else None
+    return values[0] if all_agree(values, expected, tolerance * size) else None
 
 
 def no_batches(position: int) -> None:

@@ -160,7 +160,7 @@ class Screening:
         terms = self.sizes.terms(self.jacobians, x.astype(float))
         return np.maximum(rounding_of(terms[rows], self.differences.eps), subject.noise[rows])
 
-    def doubted(
+    def doubtful_entries(
         self, columns: NDArray, analytic: NDArray, right: NDArray, left: NDArray
     ) -> NDArray:
         """Mark the entries of columns, a row each, that their slopes leave in doubt."""
@@ -337,7 +337,7 @@ def screen_columns(screening: Screening) -> NDArray:
     return _marks(screening, 0, screening.problem.coordinates)
 
 
-def settle(screening: Screening, marks: NDArray) -> None:
+def rescreen_waiting(screening: Screening, marks: NDArray) -> None:
     """Screen WAITING columns again if the row norms turned out to be too small."""
     if not screening.suffices:
         waiting = np.flatnonzero(marks == WAITING)
@@ -348,27 +348,27 @@ def settle(screening: Screening, marks: NDArray) -> None:
 
 def _marks(screening: Screening, start: int, count: int) -> NDArray:
     with contextlib.suppress(SpoiledError):
-        marks = _shared_out(screening, start, count)
+        marks = _screen_by_policy(screening, start, count)
         if screening.jvp is None or screening.jvp.asked(count):
             return marks
     screening.begin_anew()  # called one by one, f or its jvp raises the error itself
-    return _shared_out(screening, start, count)
+    return _screen_by_policy(screening, start, count)
 
 
-def _shared_out(screening: Screening, start: int, count: int) -> NDArray:
+def _screen_by_policy(screening: Screening, start: int, count: int) -> NDArray:
     """Screen columns by the execution policy: in threads, here, or by workers."""
     differences = screening.differences
     seconds = 2 * count * differences.subject.seconds  # at most: a compiled loop takes less
     concurrent = all(j.concurrent for j in screening.jacobians.values())
-    if differences.policy.plain and concurrent and seconds > WORTH_SHARING:
+    if differences.policy.is_local and concurrent and seconds > WORTH_SHARING:
         return run(screening, count, start=start)[0]
     (marks,) = screening.results(count)
-    if differences.policy.plain:
+    if differences.policy.is_local:
         screening(start, (marks,))
         return marks
 
     def store(first: int, slopes: tuple[NDArray, ...]) -> None:
         screening.judge_slopes(first, slopes, marks[first : first + len(slopes[0])])
 
-    differences.have_done(differences.slopes, "first-look", np.ones(count, bool), store)
+    differences.run_pass(differences.slopes, "first-look", np.ones(count, bool), store)
     return marks

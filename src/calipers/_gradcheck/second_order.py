@@ -19,7 +19,7 @@ from .entry_rules import few_roundings
 from .flatten import WrongFormError, norm, picked
 from .invariants import ROUNDING, cancelled, largest_difference
 from .options import require_tested
-from .perturb import Move, perturbation_error, scattered
+from .perturb import Move, perturbation_error, rounding_magnitude
 from .point import Subject
 
 _RETURNS = "the first derivative is vjp=, and functions return their results"
@@ -291,7 +291,7 @@ def skewness(
         if difference > allowed:
             negligible = few_roundings(d.subject.eps) * d.subject.natural.max() * norm(u) * norm(v)
             allowed += perturbation_error(d, skew, random) + min(
-                negligible, scattered(d, longer, random)
+                negligible, rounding_magnitude(d, longer, random)
             )
         if difference > allowed:
             called = "differentiating the vjp (backward)" if d.of_library else d.name

@@ -70,7 +70,7 @@ class FlaggedEntries:
                 self.verdicts.append(verdict)
                 self.values.append((float(analytic[i]), float(numerical[i]), float(error[i])))
 
-    def let_pass(self, which: NDArray) -> None:
+    def downgrade_to_pass(self, which: NDArray) -> None:
         """Downgrade entries that rounding hides to PASS, by their positions in the lists."""
         left_out = set(which.tolist())
         for k in left_out:
@@ -305,7 +305,7 @@ class CheckOutcome:
                 "calipers tests whether f rounds x to few bits"
             )
         block = entry.form, entry.output, entry.input
-        cause = self._causes_of_blocks.get(block) or self._causes.line(entry)
+        cause = self._causes_of_blocks.get(block) or self._causes.column_or_row(entry)
         return text if cause is None else f"{text}; {cause}"
 
     def _is_constant_at_user_steps(self) -> bool:

@@ -16,15 +16,15 @@ from .entry_rules import (
     VERDICTS,
     Rule,
     breaks,
-    contradicted,
-    disputed,
     few_roundings,
-    is_staircase,
+    is_piecewise_constant,
     kinks,
     poles,
     rounded_away,
     rounding_of,
-    sided,
+    slope_supports_analytic,
+    slopes_contradict_numerical,
+    slopes_support_analytic,
 )
 
 SlopesBelow = tuple[NDArray, NDArray, NDArray]
@@ -88,56 +88,64 @@ class UndecidedEntries:
     def __post_init__(self) -> None:
         rule, analytic, noisy = self.rule, self.analytic, self.status == differences.NOISY
         slope = 0.5 * self.right + 0.5 * self.left
-        self._bend = bend = rule.bend_of(analytic, slope, self.right - self.left, self.noise)
+        self._slope_gap = bend = rule.slope_gap(analytic, slope, self.right - self.left, self.noise)
         self.verdicts = rule.judge(analytic, self.value, self.error, self.floor, noisy)
         with np.errstate(invalid="ignore"):
             off, allowed = np.abs(analytic - slope), rule.allowed(analytic, slope, self.floor)
             off[~np.isfinite(slope)] = np.nan  # which is near nothing
             near = (bend == 0) & (off <= rule.share * allowed)
             # At a cusp an analytic value may be the mean of slopes without being a derivative.
-            self._say(INCONCLUSIVE, self._are(PASS) & (self.error > _CUSP * bend) & (bend > 0))
+            self._set_verdict(
+                INCONCLUSIVE, self._has_verdict(PASS) & (self.error > _CUSP * bend) & (bend > 0)
+            )
             # Slopes that differ have a mean that is none of f, as shorter steps know; and those of
             # a noisy f side with anything.
             witness = ((bend == 0) | ~self.shorter) & ~noisy
-            unsure = self._are(FAIL) & witness & disputed(analytic, self.value, slope, self.noise)
+            unsure = (
+                self._has_verdict(FAIL)
+                & witness
+                & slope_supports_analytic(analytic, self.value, slope, self.noise)
+            )
             confirmed = (bend == 0) & (off <= allowed)
-            self._say(PASS, unsure & confirmed)
-            self._doubt(np.flatnonzero(unsure & ~confirmed))
+            self._set_verdict(PASS, unsure & confirmed)
+            self._set_inconclusive(np.flatnonzero(unsure & ~confirmed))
         # With the caller's own step and tolerances, what they accept is accepted.
-        self._say(PASS, near & (self._are(INCONCLUSIVE) | (rule.share == 1)))
-        self._let_pass = np.zeros(analytic.shape, bool)
+        self._set_verdict(PASS, near & (self._has_verdict(INCONCLUSIVE) | (rule.share == 1)))
+        self._passed_as_hidden = np.zeros(analytic.shape, bool)
 
     @property
     def hidden(self) -> int:
         """How many entries pass since rounding of f hides whether they are right."""
-        return int(np.count_nonzero(self._let_pass & self._are(PASS)))
+        return int(np.count_nonzero(self._passed_as_hidden & self._has_verdict(PASS)))
 
-    def _are(self, verdict: str) -> NDArray:
+    def _has_verdict(self, verdict: str) -> NDArray:
         return np.asarray(self.verdicts == VERDICTS.index(verdict))
 
-    def _say(self, verdict: str, where: NDArray) -> None:
+    def _set_verdict(self, verdict: str, where: NDArray) -> None:
         self.verdicts[where] = VERDICTS.index(verdict)
 
-    def _hide(self, where: NDArray) -> None:
+    def _pass_hidden(self, where: NDArray) -> None:
         """Let pass what rounding of f hides."""
-        self._let_pass |= where & ~self._are(PASS)
-        self._say(PASS, where)
+        self._passed_as_hidden |= where & ~self._has_verdict(PASS)
+        self._set_verdict(PASS, where)
 
-    def _doubt(self, where: NDArray) -> None:
+    def _set_inconclusive(self, where: NDArray) -> None:
         """Blame nobody: the numerical value may be off by what it differs from the claim."""
-        self._say(INCONCLUSIVE, where)
+        self._set_verdict(INCONCLUSIVE, where)
         self.error[where] = np.fmax(self.error, np.abs(self.analytic - self.value))[where]
 
     def where_forms_agree(self, agree: NDArray) -> None:
         """Trust other forms of the derivative, unless what differences say contradicts that."""
         with np.errstate(invalid="ignore"):
             near = np.abs(self.analytic - self.value) <= SURE * self.error
-        self._say(PASS, self._are(INCONCLUSIVE) & agree & near & np.isfinite(self.error))
+        self._set_verdict(
+            PASS, self._has_verdict(INCONCLUSIVE) & agree & near & np.isfinite(self.error)
+        )
 
     def where_rounded(self, rounding: NDArray) -> None:
         """Pass entries whose difference is within rounding of f along its natural length."""
         with np.errstate(invalid="ignore"):
-            self._hide(np.abs(self.analytic - self.value) + self.error <= rounding)
+            self._pass_hidden(np.abs(self.analytic - self.value) + self.error <= rounding)
 
     def where_negligible(self, natural: NDArray) -> None:
         """Pass entries that are negligible compared with the natural size of a derivative."""
@@ -146,8 +154,8 @@ class UndecidedEntries:
             natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
         negligible = self.rule.is_negligible(self.analytic, self.value, self.error, natural)
         # What a kink farther off leaves open is not rounding: shorter steps would tell.
-        farther = (self.status == differences.NONSMOOTH) & (self._bend == 0)
-        self._hide(self._are(INCONCLUSIVE) & negligible & ~farther)
+        farther = (self.status == differences.NONSMOOTH) & (self._slope_gap == 0)
+        self._pass_hidden(self._has_verdict(INCONCLUSIVE) & negligible & ~farther)
 
     def where_cancelled(self, natural: NDArray, eps: float) -> None:
         """
@@ -157,7 +165,7 @@ class UndecidedEntries:
         """
         with np.errstate(invalid="ignore"):
             rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= few_roundings(eps))
-            self._hide(self._are(INCONCLUSIVE) & rounding)
+            self._pass_hidden(self._has_verdict(INCONCLUSIVE) & rounding)
 
     def where_hidden(self, longest: NDArray, eps: float, unsure: NDArray) -> None:
         """
@@ -166,16 +174,16 @@ class UndecidedEntries:
         A slope is none if it is less than rounding of others in its row or column, or than the
         errors of others that are 0, by rounding.
         """
-        stays = self._are(FAIL) & self.rule.is_locally_constant(
+        stays = self._has_verdict(FAIL) & self.rule.is_locally_constant(
             self.analytic, self.value, self.error
         )
         unsure = np.abs(self.analytic) <= np.minimum(unsure, few_roundings(eps))
         most = np.minimum(self.largest, self.ceiling)
-        self._hide(stays & (unsure | rounded_away(self.analytic, most, eps)))
-        constant = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
+        self._pass_hidden(stays & (unsure | rounded_away(self.analytic, most, eps)))
+        constant = np.flatnonzero(self._has_verdict(FAIL) & (self.value == 0) & (self.error == 0))
         if len(constant):
             hidden = np.abs(self.analytic * longest)[constant] <= self.rounding(self.rows[constant])
-            self._doubt(constant[hidden])
+            self._set_inconclusive(constant[hidden])
 
     def where_oscillating(self, below: SlopesBelow, many: Callable[[NDArray], SlopesBelow]) -> None:
         """
@@ -184,17 +192,21 @@ class UndecidedEntries:
         They see waves that all steps of a ladder are too long for. `below` are some, `many` gives
         more, for some entries: see `FiniteDifferences.below`.
         """
-        unsettled = self._are(FAIL) | self._are(INCONCLUSIVE)
-        oscillating = np.flatnonzero(unsettled & contradicted(self.value, *below).any(axis=0))
+        unsettled = self._has_verdict(FAIL) | self._has_verdict(INCONCLUSIVE)
+        oscillating = np.flatnonzero(
+            unsettled & slopes_contradict_numerical(self.value, *below).any(axis=0)
+        )
         if len(oscillating):
             analytic, value, slopes = (
                 self.analytic[oscillating],
                 self.value[oscillating],
                 many(oscillating),
             )
-            failed = self._are(FAIL)[oscillating]
-            self._doubt(oscillating[failed & sided(analytic, value, *slopes)])
-            self._say(
+            failed = self._has_verdict(FAIL)[oscillating]
+            self._set_inconclusive(
+                oscillating[failed & slopes_support_analytic(analytic, value, *slopes)]
+            )
+            self._set_verdict(
                 PASS, oscillating[self.rule.confirmed(analytic, self.floor[oscillating], *slopes)]
             )
 
@@ -215,10 +227,10 @@ class UndecidedEntries:
         """
         noise = rounding_of(np.fmax(np.max(np.abs(values), axis=0), sizes), eps)
         kinked, pole = kinks(values, step, noise), poles(values, noise)
-        kinked &= ~is_staircase(values, *(slopes[:, probed] for slopes in below[:2]))
+        kinked &= ~is_piecewise_constant(values, *(slopes[:, probed] for slopes in below[:2]))
         # What is right has no kink at x, as far as slopes to both sides show.
-        kinked &= ~(self._are(PASS) & (self._bend == 0))[probed]
-        right = np.flatnonzero(kinked & self._are(PASS)[probed])
+        kinked &= ~(self._has_verdict(PASS) & (self._slope_gap == 0))[probed]
+        right = np.flatnonzero(kinked & self._has_verdict(PASS)[probed])
         if len(right):  # or rounding, of terms that are larger than their sum
             most = np.maximum(noise[right], self.rounding(self.rows[probed[right]]))
             kinked[right] = kinks(values[:, right], step[right], most)
@@ -233,12 +245,12 @@ class UndecidedEntries:
             # One whose slopes are all within the tolerance makes no difference.
             widest = np.maximum(np.abs(low - analytic), np.abs(high - analytic))
             minor = widest <= rule.allowed(analytic, analytic, self.floor[probed])
-            kinked &= ~(minor & self._are(PASS)[probed])
+            kinked &= ~(minor & self._has_verdict(PASS)[probed])
             # Nor is one the slope of f at x, if that is steeper there than to both sides of it.
             beyond = slopes[[0, 1, -2, -1]]
             steep = np.maximum(analytic - beyond.max(axis=0), beyond.min(axis=0) - analytic)
             steep = steep > np.maximum(np.ptp(beyond, axis=0), _STEEPER * steepest)
-            kinked &= ~(steep & (self._are(PASS) & self.shorter)[probed])
+            kinked &= ~(steep & (self._has_verdict(PASS) & self.shorter)[probed])
             margin = slack + _OUTSIDE * (high - low)
             outside = (analytic < low - margin) | (high + margin < analytic)
             # Half of a kink at x is the error. Where that is less, it is known by shorter steps, or
@@ -247,10 +259,14 @@ class UndecidedEntries:
             outside &= (error >= _HALF * (high - low)) & (
                 np.abs(analytic - self.value[probed]) > error
             )
-        self._say(NONSMOOTH, probed[kinked & between])
-        self._say(FAIL, probed[kinked & outside & self._are(INCONCLUSIVE)[probed]])
-        self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])
+        self._set_verdict(NONSMOOTH, probed[kinked & between])
+        self._set_verdict(FAIL, probed[kinked & outside & self._has_verdict(INCONCLUSIVE)[probed]])
+        self._set_verdict(
+            NONSMOOTH, probed[breaks(values) & self._has_verdict(INCONCLUSIVE)[probed]]
+        )
         endless = (self.status == differences.NONSMOOTH) & np.isinf(self.error)
-        self._say(NONSMOOTH, endless & ~self._are(PASS))
-        resolved = self._are(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
-        self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed] & ~resolved[probed]])
+        self._set_verdict(NONSMOOTH, endless & ~self._has_verdict(PASS))
+        resolved = self._has_verdict(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
+        self._set_verdict(
+            NONSMOOTH, probed[pole & ~self._has_verdict(PASS)[probed] & ~resolved[probed]]
+        )
