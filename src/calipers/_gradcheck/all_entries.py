@@ -66,7 +66,7 @@ class _Doubtful:
     value: NDArray
     error: NDArray
     states: NDArray
-    values: NDArray  # of f about x, where it was asked for some
+    values: NDArray  # of f at points around x, where it was evaluated
     calls: NDArray
     right: NDArray
     left: NDArray
@@ -215,8 +215,8 @@ def examine(
     """
     Judge the entries of inputs, in every form in which their derivatives were given.
 
-    Return the largest magnitudes in rows and columns. Of `jacobians` those that are asked for their
-    rows are exchanged.
+    Return the largest magnitudes in rows and columns. In `jacobians`, those computed by row are
+    replaced.
     """
     one = next(iter(jacobians.values()))
     rows, columns = one.shape

@@ -37,7 +37,7 @@ def few_roundings(eps: float) -> float:
 
 
 def rounded_away(analytic: NDArray, largest: NDArray, eps: float) -> NDArray:
-    """Tell which entries are no more than rounding of the largest one."""
+    """Return True for entries within rounding of the largest one."""
     return np.asarray(np.abs(analytic) <= _ROUNDINGS * rounding_of(largest, eps))
 
 
@@ -76,7 +76,7 @@ class Rule:
     share: float
     bend: float
     equal_nan: bool
-    noise: float  # that the caller knows of: what two calls may differ by
+    noise: float  # difference between two calls that the caller allows
 
     def allowed(self, analytic: NDArray, numerical: NDArray, floor: NDArray) -> NDArray:
         """Return the tolerance of each entry, without the error."""
@@ -88,7 +88,7 @@ class Rule:
     def slope_gap(
         self, analytic: NDArray, slope: NDArray, bend: NDArray, noise: NDArray
     ) -> NDArray:
-        """Return what slopes to both sides of x differ by, or 0 where curvature explains it."""
+        """Return the gap between one-sided slopes at x, or 0 where curvature explains it."""
         if self.bend == np.inf:
             return np.zeros(bend.shape)
         with np.errstate(invalid="ignore"):
@@ -98,7 +98,7 @@ class Rule:
     def confirmed(
         self, analytic: NDArray, floor: NDArray, right: NDArray, left: NDArray, noise: NDArray
     ) -> NDArray:
-        """Tell where slopes by one short step after the other, a row for each, are near."""
+        """Return True where slopes by consecutive short steps, a row for each, are near enough."""
         slopes = 0.5 * right + 0.5 * left
         with np.errstate(invalid="ignore"):
             near = np.abs(analytic - slopes) + noise <= self.allowed(analytic, slopes, floor)
@@ -174,7 +174,7 @@ class Rule:
 
 
 def in_a_row(rows: NDArray) -> NDArray:
-    """Tell which columns are true in some rows, one after the other."""
+    """Return True for columns that are True in some consecutive rows."""
     return np.asarray(sliding_window_view(rows, _IN_A_ROW, axis=0).all(axis=-1).any(axis=0))
 
 
@@ -182,7 +182,7 @@ def slope_supports_analytic(
     analytic: NDArray, numerical: NDArray, slope: NDArray, noise: NDArray
 ) -> NDArray:
     """
-    Tell where a plain difference sides with the derivative against an extrapolated value.
+    Return True where a plain difference confirms the derivative against an extrapolated value.
 
     It says nothing of a number that is lost in the rounding of others.
     """
@@ -196,9 +196,9 @@ def slopes_contradict_numerical(
     numerical: NDArray, right: NDArray, left: NDArray, noise: NDArray
 ) -> NDArray:
     """
-    Tell where slopes by very short steps, a row for each, are others beyond noise.
+    Return True where slopes by very short steps, a row for each, differ by more than noise.
 
-    On a staircase they stand still.
+    Where f is piecewise constant, they are 0.
     """
     slopes = 0.5 * right + 0.5 * left
     with np.errstate(invalid="ignore"):
@@ -209,9 +209,9 @@ def slopes_support_analytic(
     analytic: NDArray, numerical: NDArray, right: NDArray, left: NDArray, noise: NDArray
 ) -> NDArray:
     """
-    Tell where such slopes, by one step after the other, side with the derivative.
+    Return True where such slopes, by consecutive steps, confirm the derivative.
 
-    Noise that is f's own does so by chance, and not in a row; more than there is to decide may.
+    Random noise can match one slope by chance but not three consecutive ones.
     """
     contradicting = slopes_contradict_numerical(numerical, right, left, noise)
     with np.errstate(invalid="ignore"):
@@ -232,7 +232,7 @@ _CLEAR = 64.0  # rounding errors of f that a kink has to stand out from
 
 def kinks(values: NDArray, step: NDArray, noise: NDArray) -> NDArray:
     """
-    Tell which outputs have a kink or a jump within a step of x, from a row of values per position.
+    Return True for outputs with a kink or jump within a step of x; `values` has a row a position.
 
     A function with one is linear on both sides of it, up to the curvature that is left at such a
     step: the slopes before and those after one segment agree. A smooth function whose length scale
@@ -265,10 +265,10 @@ def _accumulated(extreme: np.ufunc, slopes: NDArray) -> tuple[NDArray, NDArray]:
 
 def is_piecewise_constant(values: NDArray, right: NDArray, left: NDArray) -> NDArray:
     """
-    Tell which outputs stand still near x, by slopes of very short steps, and move all around it.
+    Return True for outputs that are constant next to x, by very short steps, and vary farther off.
 
-    f that rounds x to a narrower format does so. Its steps make slopes that differ, at random, and
-    may look like a kink; where one is, f stands still to one side of it if it does at x.
+    An f that rounds x to a lower precision does so. Its jumps make slopes that differ at random and
+    may look like a kink; at a kink, f is constant on one side only.
     """
     with np.errstate(invalid="ignore"):
         constant = np.all(
@@ -278,7 +278,7 @@ def is_piecewise_constant(values: NDArray, right: NDArray, left: NDArray) -> NDA
 
 
 def poles(values: NDArray, noise: NDArray) -> NDArray:
-    """Tell which outputs change near x by far more than beyond it, and than noise, as at a pole."""
+    """Return True for outputs that change near x by far more than farther off, as at a pole."""
     with np.errstate(all="ignore"):
         change = np.abs(np.diff(values, axis=0))
         inner, outer = change[3:5].max(axis=0), change[[0, 1, -2, -1]].max(axis=0)
@@ -286,6 +286,6 @@ def poles(values: NDArray, noise: NDArray) -> NDArray:
 
 
 def breaks(values: NDArray) -> NDArray:
-    """Tell which outputs are finite at some of the positions and not at others."""
+    """Return True for outputs that are finite at some of the positions and not at others."""
     finite = np.isfinite(values)
     return np.asarray(finite.any(axis=0) & ~finite.all(axis=0))

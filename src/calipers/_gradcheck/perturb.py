@@ -18,7 +18,7 @@ from .summary import FlaggedEntries
 
 Move = Callable[[NDArray], NDArray]
 
-_N_NEARBY = 8  # nearby points, few of which agree with x by chance
+_N_NEARBY = 8  # nearby points; few agree with x by chance
 _CHANGES = 16.0  # rounding explains this many times the largest change at nearby points
 _SHARE = 0.05  # a smooth f changes by far less than itself over this share of x
 _OTHERS = 4.0  # a result of pure rounding is at most this many times its changes
@@ -191,7 +191,7 @@ def rounding_only_entries(
     hidden = hides(rounding, analytic, largest[columns])
     hidden &= rule.is_nothing(rounding, np.fmax(subject.sizes[rows], subject.units.max()))
     passed = hidden | (nothing & failed)
-    if not passed[failed].all():  # then scattered entries need not be asked for
+    if not passed[failed].all():  # then other points need not be evaluated
         return _NONE
     for d in derivatives:
         (which,) = np.nonzero(passed & (forms == d.name))

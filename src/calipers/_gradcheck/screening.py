@@ -198,7 +198,7 @@ class _ColumnScreen(ABC):
         size = screening.problem.base.size
         self.needs = np.zeros(size)
         self.by_row = np.zeros(size, np.int64)  # sizes that were found in passing
-        self.least = np.zeros(1)  # the size of rows for which products tell
+        self.least = np.zeros(1)  # the least row norm for which products clear columns
         self.sums = np.empty(0)  # with weights of columns
         self.taken = 0
         self._stretches = np.empty((1 + size // WORD, 2), np.uint64)

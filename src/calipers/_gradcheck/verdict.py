@@ -115,7 +115,7 @@ class UndecidedEntries:
 
     @property
     def hidden(self) -> int:
-        """How many entries pass since rounding of f hides whether they are right."""
+        """The number of entries that pass because rounding of f hides whether they are right."""
         return int(np.count_nonzero(self._passed_as_hidden & self._has_verdict(PASS)))
 
     def _has_verdict(self, verdict: str) -> NDArray:
@@ -125,17 +125,17 @@ class UndecidedEntries:
         self.verdicts[where] = VERDICTS.index(verdict)
 
     def _pass_hidden(self, where: NDArray) -> None:
-        """Let pass what rounding of f hides."""
+        """Downgrade entries that rounding of f hides to PASS."""
         self._passed_as_hidden |= where & ~self._has_verdict(PASS)
         self._set_verdict(PASS, where)
 
     def _set_inconclusive(self, where: NDArray) -> None:
-        """Blame nobody: the numerical value may be off by what it differs from the claim."""
+        """Set INCONCLUSIVE: the error of the numerical value is at least its difference."""
         self._set_verdict(INCONCLUSIVE, where)
         self.error[where] = np.fmax(self.error, np.abs(self.analytic - self.value))[where]
 
     def where_forms_agree(self, agree: NDArray) -> None:
-        """Trust other forms of the derivative, unless what differences say contradicts that."""
+        """Pass undecided entries on which all forms agree, unless differences contradict them."""
         with np.errstate(invalid="ignore"):
             near = np.abs(self.analytic - self.value) <= SURE * self.error
         self._set_verdict(
@@ -153,15 +153,15 @@ class UndecidedEntries:
         for slope in np.abs(self.right), np.abs(self.left):  # where f and its derivative are 0
             natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
         negligible = self.rule.is_negligible(self.analytic, self.value, self.error, natural)
-        # What a kink farther off leaves open is not rounding: shorter steps would tell.
+        # An error due to a kink farther off is not rounding: shorter steps would decide.
         farther = (self.status == differences.NONSMOOTH) & (self._slope_gap == 0)
         self._pass_hidden(self._has_verdict(INCONCLUSIVE) & negligible & ~farther)
 
     def where_cancelled(self, natural: NDArray, eps: float) -> None:
         """
-        Let pass 0 for results that are all rounding, of numbers as large as x, or 1.
+        Pass 0 for results that are nothing but rounding of numbers as large as x, or 1.
 
-        What is not known of their derivatives is no less than the natural size of these.
+        The errors of their derivatives are not smaller than the natural size of these.
         """
         with np.errstate(invalid="ignore"):
             rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= few_roundings(eps))
@@ -169,7 +169,7 @@ class UndecidedEntries:
 
     def where_hidden(self, longest: NDArray, eps: float, unsure: NDArray) -> None:
         """
-        Blame nobody where f stands still, as by a slope that rounding hides up to that step.
+        Do not fail entries where f is constant because rounding hides its slope up to that step.
 
         A slope is none if it is less than rounding of others in its row or column, or than the
         errors of others that are 0, by rounding.
@@ -220,10 +220,10 @@ class UndecidedEntries:
         below: SlopesBelow,
     ) -> None:
         """
-        Say NONSMOOTH of entries that no slope across x decides.
+        Set NONSMOOTH for entries that no slope across x decides.
 
-        `probed` tells entries near which f was asked for `values`, a row per position; what they
-        are parts of is of `sizes` at x. `below` is what `where_oscillating` took.
+        `probed` are the entries near which f was evaluated, with a row of `values` per position;
+        `sizes` are the magnitudes of their outputs at x, `below` as for `where_oscillating`.
         """
         noise = rounding_of(np.fmax(np.max(np.abs(values), axis=0), sizes), eps)
         kinked, pole = kinks(values, step, noise), poles(values, noise)
