@@ -94,13 +94,13 @@ class GoldenCheck(Report):
 
     def __str__(self) -> str:
         """Return the verdict, the reason, and the changes since."""
-        lines = [f"{self.kind}: {self.reason}"]
-        lines += [labelled("changed", text[:72]) for text in self.changes[:_MAX_CHANGES]]
+        text_rows = [f"{self.kind}: {self.reason}"]
+        text_rows += [labelled("changed", text[:72]) for text in self.changes[:_MAX_CHANGES]]
         if len(self.changes) > _MAX_CHANGES:
-            lines.append(
+            text_rows.append(
                 labelled("changed", f"{len(self.changes) - _MAX_CHANGES} more: see .changes")
             )
-        return "\n".join(lines)
+        return "\n".join(text_rows)
 
     def _contents(self) -> dict[str, Any]:
         return super()._contents() | {"passed": bool(self), "trial": self.trial.to_dict()}
@@ -159,25 +159,23 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
         msg = f"path is {path!r}, but its folder does not exist: create it first"
         raise FileNotFoundError(msg)
     described, stored = _described(inputs), _is_stored(inputs)
-    subject = ProbedFunction(f, inputs)
-    again = subject.compare("second call", subject.implementation(subject.inputs))
+    probed = ProbedFunction(f, inputs)
+    again = probed.compare("second call", probed.implementation(probed.inputs))
     if not again:
         warn(f"f is not deterministic ({again}): the first result is recorded", CalipersWarning)
-    arrays = {f"result{k}": x for k, x in enumerate(subject.result.arrays)}
-    arrays["unit"] = subject.noise_level
+    arrays = {f"result{k}": x for k, x in enumerate(probed.result.arrays)}
+    arrays["unit"] = probed.noise_level
     if stored:
-        arrays |= {
-            f"input{k}": x for k, x in enumerate(subject.inputs) if isinstance(x, np.ndarray)
-        }
+        arrays |= {f"input{k}": x for k, x in enumerate(probed.inputs) if isinstance(x, np.ndarray)}
     about = {
         "mark": _MARK,
         "version": _VERSION,
         "inputs": described,
         "stored": stored,
-        "results": len(subject.result.arrays),
-        "names": subject.result.names,
-        "dtypes": subject.result.dtypes,
-        "allowed": subject.evidence.allowed,
+        "results": len(probed.result.arrays),
+        "names": probed.result.names,
+        "dtypes": probed.result.dtypes,
+        "allowed": probed.evidence.allowed,
         "environment": fingerprint(),
     }
     arrays["about"] = np.array(json.dumps(about, indent=1))
@@ -237,41 +235,41 @@ def check(
     True
     """
     about, arrays = _read(path)
-    given = _inputs(path, about, arrays) if inputs is None else as_tuple(inputs)
+    arguments = _inputs(path, about, arrays) if inputs is None else as_tuple(inputs)
     if inputs is not None:
         _require_same(path, about["inputs"], _described(inputs))
-    answer = unlimited_implementation("f", f, given)(as_inputs(given))
+    result = unlimited_implementation("f", f, arguments)(as_inputs(arguments))
     results = tuple(arrays[f"result{k}"] for k in range(about["results"]))
     # Records of before have no names, and no dtypes of results that are held in wider ones.
-    names, dtypes = (tuple(about.get(*x)) for x in (("names", answer.names), ("dtypes", ())))
-    expected = Result(results, names=names, native_dtypes=dtypes or answer.dtypes)
-    apart = trial("f", answer, expected, lambda: arrays["unit"], about["allowed"])
+    names, dtypes = (tuple(about.get(*x)) for x in (("names", result.names), ("dtypes", ())))
+    expected = Result(results, names=names, native_dtypes=dtypes or result.dtypes)
+    comparison = trial("f", result, expected, lambda: arrays["unit"], about["allowed"])
     since = tuple(changes(about["environment"], fingerprint()))
-    kind, reason = _kind(answer, apart), _reason(apart)
-    if kind == "DIFFERENT" and apart.problem is None:
-        reason += f"; {_worst(answer, expected, arrays['unit'])}"
-    return GoldenCheck(kind, reason, apart, since)
+    kind, reason = _kind(result, comparison), _reason(comparison)
+    if kind == "DIFFERENT" and comparison.problem is None:
+        reason += f"; {_worst(result, expected, arrays['unit'])}"
+    return GoldenCheck(kind, reason, comparison, since)
 
 
-def _kind(answer: Result, apart: Trial) -> str:
-    if answer.error is not None:
+def _kind(result: Result, comparison: Trial) -> str:
+    if result.error is not None:
         return "RAISES"
-    return "EQUAL" if apart.equal else "ROUNDING" if apart else "DIFFERENT"
+    return "EQUAL" if comparison.equal else "ROUNDING" if comparison else "DIFFERENT"
 
 
-def _reason(apart: Trial) -> str:
-    if apart.problem is not None:
-        return apart.problem
-    if apart.equal:
-        return f"all {apart.size} elements are equal to the last bit"
-    return describe_difference(apart, apart.allowed)
+def _reason(comparison: Trial) -> str:
+    if comparison.problem is not None:
+        return comparison.problem
+    if comparison.equal:
+        return f"all {comparison.size} elements are equal to the last bit"
+    return describe_difference(comparison, comparison.allowed)
 
 
-def _worst(answer: Result, expected: Result, unit: NDArray) -> str:
+def _worst(result: Result, expected: Result, unit: NDArray) -> str:
     """Name the element with the largest difference, in units of the expected rounding error."""
     units = np.concatenate([np.maximum(u, rms_of(u)) for u in expected.split(unit)])
     with np.errstate(all="ignore"):
-        errors = np.abs(difference(answer, expected)) / units
+        errors = np.abs(difference(result, expected)) / units
     errors[np.isnan(errors)] = np.where(units > 0, np.inf, 0.0)[np.isnan(errors)]
     k = int(np.argmax(errors))
     output, index = expected.locate(k)
@@ -279,7 +277,7 @@ def _worst(answer: Result, expected: Result, unit: NDArray) -> str:
     if not key and len(expected.arrays) > 1:
         key = f"[{output}]"
     element = index_text(index) if index else ""
-    now, then = (x.arrays[output][index] for x in (answer, expected))
+    now, then = (x.arrays[output][index] for x in (result, expected))
     texts = [f"{x:.6g}" if x.dtype.kind in "fc" else str(x) for x in (now, then)]
     return f"out{key}{element} is {texts[0]}, and was {texts[1]}"
 

@@ -95,17 +95,17 @@ def batch(
     >>> bool(probes.batch(lambda x: x - x.mean(0), x))
     False
     """
-    own = as_inputs(inputs)
+    arrays = as_inputs(inputs)
     chosen = tuple(batch) if np.iterable(batch) else (batch,)
     rows = set()
     for k in chosen:
-        if not (is_integer(k) and 0 <= k < len(own)):
-            msg = f"batch must hold positions of the {len(own)} inputs, got {k!r}"
+        if not (is_integer(k) and 0 <= k < len(arrays)):
+            msg = f"batch must hold positions of the {len(arrays)} inputs, got {k!r}"
             raise ValueError(msg)
-        if not isinstance(own[k], np.ndarray) or not own[k].ndim:
-            msg = f"inputs[{k}] must be an array of rows, got {brief(own[k])}"
+        if not isinstance(arrays[k], np.ndarray) or not arrays[k].ndim:
+            msg = f"inputs[{k}] must be an array of rows, got {brief(arrays[k])}"
             raise ValueError(msg)
-        rows.add(own[k].shape[0])
+        rows.add(arrays[k].shape[0])
     if len(rows) != 1 or min(rows) < 2:
         got = " and ".join(map(str, sorted(rows))) or "none"
         msg = f"the inputs named by batch={chosen} must have the same number of rows, at least 2; "

@@ -100,9 +100,9 @@ class Result:
         return tuple((x.shape, x.dtype.kind == "c") for x in self.arrays)
 
 
-def comparable(*answers: Result) -> bool:
+def comparable(*results: Result) -> bool:
     """Tell whether answers can be compared number by number: none of them is an error."""
-    return all(x.error is None and x.forms == answers[0].forms for x in answers)
+    return all(x.error is None and x.forms == results[0].forms for x in results)
 
 
 def describe_name_mismatch(f: Result, g: Result) -> str | None:
@@ -215,15 +215,15 @@ class Implementation:
         """Return what the function gives for the inputs, which stay as they are."""
         if self.convert is not None:
             return self._evaluate(inputs, self.convert)
-        answers = []
+        results = []
         for way in chain([_as_original_type], _alternative_conversions(self.likes)):
-            answers.append(self._evaluate(inputs, way))
-            error = answers[-1].error
+            results.append(self._evaluate(inputs, way))
+            error = results[-1].error
             if error is None or not _refuses_type(error, self._types(inputs, way)):
                 self.convert = way
-                return answers[-1]
+                return results[-1]
         self.convert = _as_original_type
-        return answers[0]
+        return results[0]
 
     def _types(self, inputs: Sequence[Any], way: Callable[[Any, Any], Any]) -> set[type[Any]]:
         """Return the types of the arrays that a call is given."""
@@ -253,17 +253,17 @@ class Implementation:
             raise
         except Exception as error:  # what runs later, on a device say, raises when it is asked for
             return Result(error=error)
-        answer = Result(
+        result = Result(
             tuple(leaf.array for leaf in leaves),
             names=tuple(leaf.keys for leaf in leaves),
             native_dtypes=tuple(leaf.dtype for leaf in leaves),
         )
         del y  # unless the side keeps it
-        _poison_memory(answer.arrays, self.budget.spent // 2)  # f and g are called in turns
+        _poison_memory(result.arrays, self.budget.spent // 2)  # f and g are called in turns
         if first:
             pairs = zip(arguments, inputs, strict=True)
             self.writes[dtypes] = any(_differ(x, then) for x, then in pairs)
-        return answer.joined() if self.merges_numbers else answer
+        return result.joined() if self.merges_numbers else result
 
 
 POISON_BYTES = (0xFF, 0x3F)  # bytes of a NaN in any format, and of a number
@@ -397,8 +397,8 @@ def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Itera
             "tuple of arrays"
         )
         raise TypeError(msg)
-    own = array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()
-    yield _Leaf(keys, own, array.dtype.name)
+    copied = array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()
+    yield _Leaf(keys, copied, array.dtype.name)
 
 
 def _describe_nonnumeric(y: Any) -> str:

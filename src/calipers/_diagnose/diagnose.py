@@ -160,18 +160,18 @@ def diagnose(
     wide, reference = _widening(float64)
     length = _length(reduction, arrays)
     allowance = Budget(_calls(budget))
-    sides = (
+    implementations = (
         Implementation("f", nest.accepting_leaves(f), nest.leaves, allowance),
         Implementation("g", nest.accepting_leaves(g), nest.leaves, allowance),
     )
     rows = _batch(batch, nest)
     reference = reference and nest.accepting_leaves(reference)
-    inquiry = Evidence(
-        *sides, arrays, form, wide, reference, length, rows, as_integer(seed, "seed")
+    evidence = Evidence(
+        *implementations, arrays, form, wide, reference, length, rows, as_integer(seed, "seed")
     )
-    inquiry.titles, inquiry.owners = nest.titles, nest.owners
-    inquiry.unpacked = isinstance(inputs, (tuple, list))
-    inquiry.options = _nondefault_options(
+    evidence.titles, evidence.owners = nest.titles, nest.owners
+    evidence.unpacked = isinstance(inputs, (tuple, list))
+    evidence.options = _nondefault_options(
         dtype=dtype if dtype is None else form,
         float64=float64,
         reduction=reduction,
@@ -182,34 +182,34 @@ def diagnose(
     by_results = dtype is None and not any(map(is_perturbable, arrays))
     try:
         if not isolate:
-            return _judged(inquiry, started, by_results)
-        found = in_a_process(partial(_sent, inquiry, started, by_results), sides)
+            return _judged(evidence, started, by_results)
+        outcome = in_a_process(partial(_sent, evidence, started, by_results), implementations)
     finally:
         allowance.end()
-    if isinstance(found, Diagnosis):
-        return replace(found, inputs=inquiry.inputs)
-    error = Result(error=RuntimeError(found.reason))
-    inquiry.result_f, inquiry.result_g = error, error
-    return diagnosis_of(Verdict(RAISES, found.reason), inquiry, time.perf_counter() - started)
+    if isinstance(outcome, Diagnosis):
+        return replace(outcome, inputs=evidence.inputs)
+    error = Result(error=RuntimeError(outcome.reason))
+    evidence.result_f, evidence.result_g = error, error
+    return diagnosis_of(Verdict(RAISES, outcome.reason), evidence, time.perf_counter() - started)
 
 
 @np.errstate(all="ignore")
-def _judged(inquiry: Evidence, started: float, by_results: bool) -> Diagnosis:
+def _judged(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
     """Reach a verdict; where no input has a format, the working one is that of the results."""
     try:
         if by_results:
-            inquiry.form = format_of_results(inquiry.result_f, inquiry.result_g)
-        verdict, inquiry = with_integers_as_numbers(inquiry, decide(inquiry))
+            evidence.form = format_of_results(evidence.result_f, evidence.result_g)
+        verdict, evidence = with_integers_as_numbers(evidence, decide(evidence))
     except BudgetError:
-        spent = inquiry.f.budget.limit
-        inquiry.evidence["budget"] = spent
+        spent = evidence.f.budget.limit
+        evidence.evidence["budget"] = spent
         verdict = Verdict(SUSPECT, f"undecided after {spent} calls; pass a larger budget")
-    return diagnosis_of(verdict, inquiry, time.perf_counter() - started)
+    return diagnosis_of(verdict, evidence, time.perf_counter() - started)
 
 
-def _sent(inquiry: Evidence, started: float, by_results: bool) -> Diagnosis:
+def _sent(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
     """Judge for another process, which has the inputs: not all of them may be sent back to it."""
-    return replace(_judged(inquiry, started, by_results), inputs=())
+    return replace(_judged(evidence, started, by_results), inputs=())
 
 
 def _nondefault_options(**options: Any) -> dict[str, str]:
@@ -257,18 +257,20 @@ def _calls(budget: Any) -> int:
 
 def _batch(batch: Any, nest: NestedInputs) -> tuple[int, ...]:
     """Return which leaves have a batch: inputs that are arrays themselves."""
-    places = batch if np.iterable(batch) else (batch,)
+    positions = batch if np.iterable(batch) else (batch,)
     count = len(set(nest.owners))
-    for k in places if count or tuple(places) != (0,) else ():  # without inputs, 0 is a default
+    for k in (
+        positions if count or tuple(positions) != (0,) else ()
+    ):  # without inputs, 0 is a default
         if not isinstance(k, (int, np.integer)):
             msg = f"batch must contain positions of inputs, integers from 0, got {batch!r:.60}"
             raise TypeError(msg)
         if not 0 <= k < count:
-            known = f"they are 0 to {count - 1}" if count > 1 else "the only one is 0"
-            told = known if count else "there are none: pass batch=()"
-            msg = f"batch names input {k}: {told}"
+            valid = f"they are 0 to {count - 1}" if count > 1 else "the only one is 0"
+            hint = valid if count else "there are none: pass batch=()"
+            msg = f"batch names input {k}: {hint}"
             raise ValueError(msg)
-    return tuple(nest.leaf_indices(places))
+    return tuple(nest.leaf_indices(positions))
 
 
 @np.errstate(all="ignore")
@@ -315,22 +317,22 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
     'ROUNDING'
     """
     started = time.perf_counter()
-    given = {"actual": actual, "expected": expected, "reference": reference}
-    for name, x in given.items():
+    arguments = {"actual": actual, "expected": expected, "reference": reference}
+    for name, x in arguments.items():
         if isinstance(x, np.ma.MaskedArray):
             msg = f"{name} is a masked array: pass {name}.filled(...)"
             raise TypeError(msg)
-    own = as_inputs(tuple(given.values()), tuple(given))
-    arrays = {name: _as_array(x, name) for name, x in zip(given, own, strict=True)}
+    copies = as_inputs(tuple(arguments.values()), tuple(arguments))
+    arrays = {name: _as_array(x, name) for name, x in zip(arguments, copies, strict=True)}
     for name, x in arrays.items():
         if x.dtype.kind not in "biufc" and x.dtype.isbuiltin != 2:
-            kind = "None" if given[name] is None else f"dtype {x.dtype}"
+            kind = "None" if arguments[name] is None else f"dtype {x.dtype}"
             msg = f"{name} must be an array of numbers, got {kind}"
             raise TypeError(msg)
     actual, expected, reference = arrays.values()
     if len({x.dtype.kind == "c" for x in arrays.values()}) > 1:
-        told = ", ".join(str(x.dtype) for x in arrays.values())
-        msg = f"actual, expected and reference must be all real or all complex, got {told}"
+        dtypes = ", ".join(str(x.dtype) for x in arrays.values())
+        msg = f"actual, expected and reference must be all real or all complex, got {dtypes}"
         raise ValueError(msg)
     if not actual.shape == expected.shape == reference.shape:
         shapes = f"{actual.shape}, {expected.shape} and {reference.shape}"
@@ -343,17 +345,17 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
     if reference.dtype.kind in "fc" and np.finfo(reference.dtype).eps >= 2 * ROUNDOFF[form]:
         msg = f"reference must have higher precision than {form}, got {reference.dtype}"
         raise ValueError(msg)
-    answers = [first(()), second(())]
+    results = [first(()), second(())]
     r = Result((reference,))
     numbers = r.numbers(np.float64)
     unit = ROUNDOFF[form] * np.hypot(numbers, rms_of(numbers))
     unit = np.maximum(unit, SMALLEST.get(form, 0.0) / 2)  # of subnormal numbers
     unit[~np.isfinite(unit)] = np.inf
-    q = Evidence(first, second, (actual, expected, reference), form)
-    q.set_results(answers[0], answers[1], r, unit)
-    sizes = [error_norms(q.deviation(answer), unit) for answer in answers]
-    found = diagnosis_of(_by_arrays(q, sizes, answers), q, time.perf_counter() - started)
-    return replace(found, calls={}, names=("actual", "expected"))
+    e = Evidence(first, second, (actual, expected, reference), form)
+    e.set_results(results[0], results[1], r, unit)
+    sizes = [error_norms(e.deviation(result), unit) for result in results]
+    diagnosis = diagnosis_of(_by_arrays(e, sizes, results), e, time.perf_counter() - started)
+    return replace(diagnosis, calls={}, names=("actual", "expected"))
 
 
 def _as_array(x: Any, name: str) -> NDArray:
@@ -364,10 +366,10 @@ def _as_array(x: Any, name: str) -> NDArray:
         raise ValueError(msg + "by one") from None
 
 
-def _by_arrays(q: Evidence, sizes: list[ErrorNorms], answers: list[Result]) -> Verdict:
+def _by_arrays(e: Evidence, sizes: list[ErrorNorms], results: list[Result]) -> Verdict:
     far = [size.robust for size in sizes]
-    unit = f"the rounding error of {q.form}"
-    largest = f"{max(far):.3g} x {unit} (limit {q.allowed:.3g})"
+    unit = f"the rounding error of {e.form}"
+    largest = f"{max(far):.3g} x {unit} (limit {e.allowed:.3g})"
     nearer = "both are equally close to the reference"
     if max(far) > 2 * min(far):
         names = ("actual", "expected") if far[0] < far[1] else ("expected", "actual")
@@ -375,31 +377,31 @@ def _by_arrays(q: Evidence, sizes: list[ErrorNorms], answers: list[Result]) -> V
         if min(far):
             times = f"{max(far) / min(far):.3g} times"
             nearer = f"{names[0]} is {times} closer to the reference than {names[1]}"
-    if answers[0].bits() == answers[1].bits():
+    if results[0].bits() == results[1].bits():
         error = f"{far[0]:.3g} x {unit}"
-        off = "" if max(far) <= q.allowed else f", but off the reference by {error}"
+        off = "" if max(far) <= e.allowed else f", but off the reference by {error}"
         if sizes[0].broken:
             off = (
-                f", but {sizes[0].broken} of {q.difference.size} are not finite, unlike the "
+                f", but {sizes[0].broken} of {e.difference.size} are not finite, unlike the "
                 "reference"
             )
         return Verdict(EQUAL, f"all results are equal to the last bit{off}")
-    if all(answer.integers.all() for answer in answers):
-        told = differing(int(np.count_nonzero(q.difference)), q.difference.size, "integer")
-        return Verdict(SUSPECT, f"{told}, and integers are not rounded; {nearer}")
+    if all(result.integers.all() for result in results):
+        text = differing(int(np.count_nonzero(e.difference)), e.difference.size, "integer")
+        return Verdict(SUSPECT, f"{text}, and integers are not rounded; {nearer}")
     if sizes[0].broken or sizes[1].broken:
         counts = {"actual": sizes[0].broken, "expected": sizes[1].broken}
         name = max(counts, key=counts.__getitem__)
-        numbers = answers[name == "expected"].numbers(np.float64)
-        assert q.reference is not None
-        known = np.isfinite(q.reference[1].numbers(np.float64))
-        lost = int(np.count_nonzero(known & ~np.isfinite(numbers)))
+        numbers = results[name == "expected"].numbers(np.float64)
+        assert e.reference is not None
+        reference_is_finite = np.isfinite(e.reference[1].numbers(np.float64))
+        lost = int(np.count_nonzero(reference_is_finite & ~np.isfinite(numbers)))
         if not lost:
-            told = f"{counts[name]} of {numbers.size} results of {name} differ from the reference, "
-            return Verdict(SUSPECT, told + "which is not finite there")
+            text = f"{counts[name]} of {numbers.size} results of {name} differ from the reference, "
+            return Verdict(SUSPECT, text + "which is not finite there")
         what = "1 result that is" if lost == 1 else f"{lost} results that are"
         return Verdict(RANGE, f"{name} has {what} not finite, unlike the reference")
-    if max(far) <= q.allowed:
+    if max(far) <= e.allowed:
         return Verdict(ROUNDING, f"errors are at most {largest}; {nearer}")
     return Verdict(
         SUSPECT,

@@ -65,7 +65,7 @@ class Perturbations:
 
 def difference(a: Result, b: Result) -> NDArray:
     """Return how far two answers are apart; 0 for equal infinities, and for two NaN."""
-    dtypes = [x.dtype for answer in (a, b) for x in answer.arrays]
+    dtypes = [x.dtype for result in (a, b) for x in result.arrays]
     # Integers of 64 bits are not all numbers of float64.
     exact = any(dtype.char in "gG" or dtype.str[1:] in ("i8", "u8") for dtype in dtypes)
     wide = np.longdouble if exact else np.float64
@@ -164,9 +164,9 @@ def rms_of(numbers: NDArray) -> float:
 
 
 def perturbation_rms(
-    side: Implementation,
+    implementation: Implementation,
     here: Result,
-    moves: Perturbations,
+    perturb: Perturbations,
     delta: float,
     seeds: Sequence[int],
     wide: bool,
@@ -180,18 +180,18 @@ def perturbation_rms(
     scale = _scale(numbers)
     sums, results = np.zeros(numbers.size), []
     for seed in seeds:
-        answer = side(moves(delta, seed, wide))
-        if comparable(answer, here):
-            d = difference(answer, here)
+        result = implementation(perturb(delta, seed, wide))
+        if comparable(result, here):
+            d = difference(result, here)
             ADD_SQUARES[None](d, scale, sums)
-            results.append((rms_of(d), seed, answer))
+            results.append((rms_of(d), seed, result))
     by_size = sorted(results, key=lambda item: item[0])
     # Without a move, what is equal now and then is no measure.
     if delta and len(results) > 1 and by_size[-1][0] > _OUTLYING * by_size[0][0]:
-        size, seed, answer = by_size[-1]
-        again = side(moves(delta, seed, wide))
-        if not comparable(again, here) or rms_of(difference(again, answer)) > _AGAIN * size:
-            side.is_nondeterministic = True
+        size, seed, result = by_size[-1]
+        again = implementation(perturb(delta, seed, wide))
+        if not comparable(again, here) or rms_of(difference(again, result)) > _AGAIN * size:
+            implementation.is_nondeterministic = True
     spread: NDArray = np.sqrt(sums / max(1, len(results))) / scale
     return spread
 
@@ -205,36 +205,36 @@ class NoiseLevel:
 
 
 def estimate_noise_level(
-    side: Implementation,
+    implementation: Implementation,
     reference: Result,
-    moves: Perturbations,
+    perturb: Perturbations,
     roundoff: float,
     form: str,
     seed: int,
 ) -> NoiseLevel:
     """Estimate units around a reference, by calls at inputs that are moved at random."""
     seeds = [seed + k for k in range(N_PERTURBATIONS)]
-    spread = perturbation_rms(side, reference, moves, roundoff, seeds, wide=True)
+    spread = perturbation_rms(implementation, reference, perturb, roundoff, seeds, wide=True)
     rounded = result_roundoffs(reference, roundoff)
     values = np.hypot(np.hypot(spread, rounded), SMALLEST.get(form, 0.0))
     return NoiseLevel(values, condition_number(spread, reference, roundoff))
 
 
-def condition_number(spread: NDArray, answer: Result, roundoff: float) -> float:
+def condition_number(spread: NDArray, result: Result, roundoff: float) -> float:
     """Return how many times larger what moves do is than last places, of integers, too."""
-    rounding = roundoff * np.abs(answer.numbers(np.float64))
+    rounding = roundoff * np.abs(result.numbers(np.float64))
     finite = np.isfinite(rounding)
     scale = _scale(rounding)
     size = float(np.linalg.norm(rounding[finite] * scale))
-    moved = float(np.linalg.norm(spread[finite] * scale))
-    return moved / size if size else (math.inf if moved else 0.0)
+    change = float(np.linalg.norm(spread[finite] * scale))
+    return change / size if size else (math.inf if change else 0.0)
 
 
-def result_roundoffs(answer: Result, roundoff: float) -> NDArray:
+def result_roundoffs(result: Result, roundoff: float) -> NDArray:
     """Return what a rounding of each result is: 0 of integers, infinite of what is not finite."""
-    rounding = roundoff * np.abs(answer.numbers(np.float64))
+    rounding = roundoff * np.abs(result.numbers(np.float64))
     rounding[~np.isfinite(rounding)] = np.inf
-    rounding[answer.integers] = 0
+    rounding[result.integers] = 0
     return rounding
 
 
@@ -245,7 +245,7 @@ _STEADY = 0.5  # of a change, by which the next one may be another
 
 
 def is_stepwise(
-    side: Implementation, here: Result, moves: Perturbations, off: float, seed: int
+    implementation: Implementation, here: Result, perturb: Perturbations, off: float, seed: int
 ) -> bool:
     """
     Tell whether a side's results stay and jump, where inputs are moved by a part of a share.
@@ -255,15 +255,18 @@ def is_stepwise(
     bent, and of shorter moves less.
     """
     delta = min(_MOST, _PART * off)
-    return all(_changes_direction(side, here, moves, delta * part, seed) for part in (1, _SHORTER))
+    return all(
+        _changes_direction(implementation, here, perturb, delta * part, seed)
+        for part in (1, _SHORTER)
+    )
 
 
 def _changes_direction(
-    side: Implementation, here: Result, moves: Perturbations, delta: float, seed: int
+    implementation: Implementation, here: Result, perturb: Perturbations, delta: float, seed: int
 ) -> bool:
     """Tell whether results go on otherwise than they began."""
-    near = side(moves(delta, seed, wide=True))
-    far = side(moves(2 * delta, seed, wide=True))
+    near = implementation(perturb(delta, seed, wide=True))
+    far = implementation(perturb(2 * delta, seed, wide=True))
     if not comparable(near, far, here):
         return False
     begun, then = difference(near, here), difference(far, near)
@@ -271,45 +274,47 @@ def _changes_direction(
 
 
 def choose_reference(
-    sides: dict[str, Implementation],
-    answers: dict[str, Result],
+    implementations: dict[str, Implementation],
+    results: dict[str, Result],
     unit_of: Callable[[Implementation, Result], NoiseLevel],
-    is_rough: Callable[[str], bool],
+    is_stepwise: Callable[[str], bool],
 ) -> tuple[Implementation, Result, NoiseLevel]:
     """Choose among the sides that answer in the wider format, and measure units there."""
     # Of two, the one that is finite where the other is not.
     finite = {
-        name: int(np.isfinite(answer.numbers(np.float64)).sum()) for name, answer in answers.items()
+        name: int(np.isfinite(result.numbers(np.float64)).sum()) for name, result in results.items()
     }
-    first, *others = sorted(answers, key=lambda name: (-finite[name], name))
+    first, *others = sorted(results, key=lambda name: (-finite[name], name))
     # And the one that has a slope, where the other stays and jumps: that rounds, to some format.
-    if others and is_rough(first) and not is_rough(others[0]):
+    if others and is_stepwise(first) and not is_stepwise(others[0]):
         first, others = others[0], []
-    unit = unit_of(sides[first], answers[first])
+    unit = unit_of(implementations[first], results[first])
     for name in others:  # one that holds numbers in few bits does not feel small moves
         if unit.kappa < INSENSITIVE and finite[name] == finite[first]:
-            other = unit_of(sides[name], answers[name])
+            other = unit_of(implementations[name], results[name])
             # Of one function: what magnifies on one side alone are its own doings.
             if INSENSITIVE <= other.kappa < ILL_CONDITIONED:
-                return sides[name], answers[name], other
-    return sides[first], answers[first], unit
+                return implementations[name], results[name], other
+    return implementations[first], results[first], unit
 
 
-def require_comparable(answer: Result, own: Result, roundoff: float) -> None:
+def require_comparable(result: Result, working: Result, roundoff: float) -> None:
     """Refuse an answer of the caller's function that a side's own cannot be measured from."""
-    problem = _problem(answer, own, roundoff)
+    problem = _problem(result, working, roundoff)
     if problem is not None:
         raise ValueError(f"float64 {problem}: pass f in higher precision")
 
 
-def _problem(answer: Result, own: Result, roundoff: float) -> str | None:
-    if answer.error is not None:
-        return f"raises {one_line_error(answer.error)}"
-    if answer.forms != own.forms:
-        return f"returns shape {join_or_none(answer.shapes)} instead of {join_or_none(own.shapes)}"
+def _problem(result: Result, working: Result, roundoff: float) -> str | None:
+    if result.error is not None:
+        return f"raises {one_line_error(result.error)}"
+    if result.forms != working.forms:
+        return (
+            f"returns shape {join_or_none(result.shapes)} instead of {join_or_none(working.shapes)}"
+        )
     narrow = [
         x.dtype
-        for x in answer.arrays
+        for x in result.arrays
         if x.dtype.kind in "fc" and np.finfo(x.dtype).eps > max(roundoff, 2.0**-52)
     ]
     return f"returns {narrow[0]}" if narrow else None

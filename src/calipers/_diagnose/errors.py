@@ -39,7 +39,7 @@ _EXPLAINED = 4.0  # times its noise, that a side may be off with rounded constan
 _ALONE = 4.0  # times that, of a single result
 
 
-def find_cast(q: ImplementationPair, wide: Mapping[str, Result]) -> str | None:
+def find_cast(e: ImplementationPair, wide: Mapping[str, Result]) -> str | None:
     """
     Return which of two sides takes nothing wider, although its results are of a wider dtype.
 
@@ -47,28 +47,27 @@ def find_cast(q: ImplementationPair, wide: Mapping[str, Result]) -> str | None:
     side gives the same where inputs are rounded to the format, and the other one does not. Where
     results are float32 if inputs are, and doubles if these are, their dtypes tell.
     """
-    suspects = [name for name, answer in wide.items() if answer.dtypes == q.results[name].dtypes]
-    if not suspects or not q.can_perturb:
+    suspects = [name for name, result in wide.items() if result.dtypes == e.results[name].dtypes]
+    if not suspects or not e.can_perturb:
         return None
-    x = q.perturb(_CAST_PERTURBATION * q.roundoff, q.seed + 60, wide=True)
-    pairs = zip(q.inputs, x, strict=True)
+    x = e.perturb(_CAST_PERTURBATION * e.roundoff, e.seed + 60, wide=True)
+    pairs = zip(e.inputs, x, strict=True)
     rounded = to_higher_precision(
         [y.astype(like.dtype) if is_perturbable(like) else y for like, y in pairs]
     )
-    heeds = {
-        name: side(x).bits() != side(rounded).bits() for name, side in q.implementations.items()
+    is_sensitive = {
+        name: implementation(x).bits() != implementation(rounded).bits()
+        for name, implementation in e.implementations.items()
     }
-    heedless = next((name for name in suspects if not heeds[name]), None)
-    if heedless is None or not any(heeds.values()):
+    casts = next((name for name in suspects if not is_sensitive[name]), None)
+    if casts is None or not any(is_sensitive.values()):
         return None
     # What stays whatever last places there are, of either format, is no sign of a cast.
-    near = q.perturb(_STEP * q.roundoff, q.seed + 61, wide=False)
-    return (
-        heedless if q.implementations[heedless](near).bits() != q.results[heedless].bits() else None
-    )
+    near = e.perturb(_STEP * e.roundoff, e.seed + 61, wide=False)
+    return casts if e.implementations[casts](near).bits() != e.results[casts].bits() else None
 
 
-def find_partial_cast(q: ImplementationPair, wide: Mapping[str, Result]) -> str | None:
+def find_partial_cast(e: ImplementationPair, wide: Mapping[str, Result]) -> str | None:
     """
     Return which of two sides computes a part in the working format, and answers in a wider one.
 
@@ -77,18 +76,18 @@ def find_partial_cast(q: ImplementationPair, wide: Mapping[str, Result]) -> str 
     while a function of doubles is straight over so short a way. That noise is what they are apart
     by; the difference of two functions is smooth on both sides, or more.
     """
-    apart = difference(wide["f"], wide["g"])
-    rounding = result_roundoffs(wide["f"], q.roundoff)
-    far = worst_error_norms(q.result_f, apart, rounding)
+    errors = difference(wide["f"], wide["g"])
+    rounding = result_roundoffs(wide["f"], e.roundoff)
+    far = worst_error_norms(e.result_f, errors, rounding)
     # Nearly all pairs are told by this, without a call.
-    near, gross = _LEAST, LARGE_DIFFERENCE / q.roundoff
-    if not q.can_perturb or far.broken or not near < far.normwise < gross:
+    near, most = _LEAST, LARGE_DIFFERENCE / e.roundoff
+    if not e.can_perturb or far.broken or not near < far.normwise < most:
         return None
-    noise = {name: np.zeros(apart.size) for name in wide}
+    noise = {name: np.zeros(errors.size) for name in wide}
     variance = {name: np.square(rounding) for name in wide}
     for k in range(_N_DIRECTIONS):
         for name in wide:
-            bends = _second_difference(q, name, wide[name], _STEP, k)
+            bends = _second_difference(e, name, wide[name], _STEP, k)
             if bends is None:
                 return None
             begun, bend = bends
@@ -99,14 +98,14 @@ def find_partial_cast(q: ImplementationPair, wide: Mapping[str, Result]) -> str 
     if not sizes[smooth] < _SMOOTH**2 * sizes[rough]:
         return None
     # As far apart as rounding to the working format may make them, and by no more than the noise.
-    if not q.is_rounding(worst_error_norms(q.result_f, apart, np.sqrt(variance[smooth]))):
+    if not e.is_rounding(worst_error_norms(e.result_f, errors, np.sqrt(variance[smooth]))):
         return None
-    explained = worst_error_norms(q.result_f, apart, np.sqrt(noise[rough]))
+    explained = worst_error_norms(e.result_f, errors, np.sqrt(noise[rough]))
     if explained.robust > _EXPLAINED or explained.peak > _ALONE * _EXPLAINED:
         return None
     shorter = 0.0
     for k in range(_N_DIRECTIONS):
-        bends = _second_difference(q, rough, wide[rough], _SHORTER * _STEP, k)
+        bends = _second_difference(e, rough, wide[rough], _SHORTER * _STEP, k)
         if bends is None:
             return None
         shorter += float(np.sum(np.square(bends[1]))) / (6 * _N_DIRECTIONS)
@@ -114,12 +113,12 @@ def find_partial_cast(q: ImplementationPair, wide: Mapping[str, Result]) -> str 
 
 
 def _second_difference(
-    q: ImplementationPair, name: str, here: Result, step: float, k: int
+    e: ImplementationPair, name: str, here: Result, step: float, k: int
 ) -> tuple[NDArray, NDArray] | None:
     """Return how a side's results begin to change along a line, and how otherwise they go on."""
-    delta, seed, side = step * q.roundoff, q.seed + 65 + k, q.implementations[name]
-    near = side(q.perturb(delta, seed, wide=True))
-    far = side(q.perturb(2 * delta, seed, wide=True))
+    delta, seed, implementation = step * e.roundoff, e.seed + 65 + k, e.implementations[name]
+    near = implementation(e.perturb(delta, seed, wide=True))
+    far = implementation(e.perturb(2 * delta, seed, wide=True))
     if not comparable(near, far, here):
         return None
     begun = difference(near, here)
@@ -140,30 +139,32 @@ class Errors(ImplementationPair):
     @cached_property
     def wide_results(self) -> dict[str, Result]:
         """What the sides that can give in the wider format."""
-        found = {}
-        for name, side in (("f", self.f), ("g", self.g)):
+        wide = {}
+        for name, implementation in (("f", self.f), ("g", self.g)):
             if self.widens is None or name not in self.widens:
                 continue
-            answer = side(self.wide_inputs)
-            if comparable(answer, self.result_f) and is_wide(answer, self.form):
-                found[name] = answer
-        if len(found) == 2:
-            cast = find_cast(self, found) or find_partial_cast(self, found)
-            return {name: answer for name, answer in found.items() if name != cast}
-        return found
+            result = implementation(self.wide_inputs)
+            if comparable(result, self.result_f) and is_wide(result, self.form):
+                wide[name] = result
+        if len(wide) == 2:
+            cast = find_cast(self, wide) or find_partial_cast(self, wide)
+            return {name: result for name, result in wide.items() if name != cast}
+        return wide
 
     @cached_property
     def _reference_and_noise(self) -> tuple[Implementation, Result, NoiseLevel] | None:
         """The side that errors are measured from, its answer in the wider format, and units."""
         if self.reference_function is not None:
-            side = Implementation("reference", self.reference_function, self.f.likes, self.f.budget)
-            answer = side(self.wide_inputs)
-            require_comparable(answer, self.result_f, self.roundoff)
-            return side, answer, self._noise_level(side, answer)
-        answers = self.wide_results
+            implementation = Implementation(
+                "reference", self.reference_function, self.f.likes, self.f.budget
+            )
+            result = implementation(self.wide_inputs)
+            require_comparable(result, self.result_f, self.roundoff)
+            return implementation, result, self._noise_level(implementation, result)
+        results = self.wide_results
         return (
-            choose_reference(self.implementations, answers, self._noise_level, self._is_stepwise)
-            if answers
+            choose_reference(self.implementations, results, self._noise_level, self._is_stepwise)
+            if results
             else None
         )
 
@@ -175,11 +176,13 @@ class Errors(ImplementationPair):
         # A format is no narrower than the working one, or none makes as much of it.
         if not self.allowed * self.roundoff < off < HALF:
             return False
-        answer = self.wide_results[name]
-        return is_stepwise(self.implementations[name], answer, self.perturb, off, self.seed + 80)
+        result = self.wide_results[name]
+        return is_stepwise(self.implementations[name], result, self.perturb, off, self.seed + 80)
 
-    def _noise_level(self, side: Implementation, answer: Result) -> NoiseLevel:
-        return estimate_noise_level(side, answer, self.perturb, self.roundoff, self.form, self.seed)
+    def _noise_level(self, implementation: Implementation, result: Result) -> NoiseLevel:
+        return estimate_noise_level(
+            implementation, result, self.perturb, self.roundoff, self.form, self.seed
+        )
 
     def noise_level_of(self, name: str) -> NoiseLevel:
         """Estimate units as if they were measured from a side that answers in the wider format."""
@@ -196,21 +199,21 @@ class Errors(ImplementationPair):
         assert self._reference_and_noise is not None
         return self._reference_and_noise[2]
 
-    def error(self, answer: Result) -> ErrorNorms:
+    def error(self, result: Result) -> ErrorNorms:
         """Measure a side's errors from the reference."""
-        return self.norms(self.deviation(answer), self.noise_level.values)
+        return self.norms(self.deviation(result), self.noise_level.values)
 
     def norms(self, d: NDArray, unit: NDArray) -> ErrorNorms:
         """Measure errors of the results."""
         return worst_error_norms(self.result_f, d, unit)
 
-    def deviation(self, answer: Result) -> NDArray:
+    def deviation(self, result: Result) -> NDArray:
         """Return a side's errors from the reference; what the format cannot hold is infinite."""
         assert self.reference is not None
-        d = difference(answer, self.reference[1])
+        d = difference(result, self.reference[1])
         lost = ~np.isfinite(d)
         if lost.any():
-            y, r = answer.numbers(np.float64)[lost], self.reference[1].numbers(np.float64)[lost]
+            y, r = result.numbers(np.float64)[lost], self.reference[1].numbers(np.float64)[lost]
             beyond = np.isinf(y) & (np.abs(r) > self.largest) & (np.sign(y) == np.sign(r))
             d[np.flatnonzero(lost)[beyond]] = 0
         return d
@@ -241,14 +244,14 @@ class Errors(ImplementationPair):
         stays the same number over a good part of x.
         """
         assert self.reference is not None
-        side = self.reference[0]
+        implementation = self.reference[0]
         sums, count = (
-            np.square(self.deviation(self.result_f if side is self.f else self.result_g)),
+            np.square(self.deviation(self.result_f if implementation is self.f else self.result_g)),
             1,
         )
         for k in range(N_PERTURBATIONS):
             x = self.perturb(_FAR_PERTURBATION, self.seed + 600 + k, wide=False)
-            y, r = side(x), side(to_higher_precision(x))
+            y, r = implementation(x), implementation(to_higher_precision(x))
             if comparable(y, r, self.result_f):
                 sums += np.square(difference(y, r))
                 count += 1
@@ -276,7 +279,7 @@ class Errors(ImplementationPair):
         """Which results are 0 on a side, and subnormal on the other one beyond their units."""
         fraction, lowest = FORMATS[self.form][:2]
         numbers = {name: y.numbers(np.float64) for name, y in self.results.items()}
-        found = {}
+        masks = {}
         for name, y in numbers.items():
             lost = y == 0
             if lost.any():
@@ -285,8 +288,8 @@ class Errors(ImplementationPair):
                 lost &= other > self.allowed * unit
                 # What is 0 where others are normal, too, was cut off.
                 lost &= not (other[lost] >= 2.0**lowest).any()
-            found[name] = lost
-        return found
+            masks[name] = lost
+        return masks
 
     @property
     def flushed(self) -> NDArray:
@@ -307,8 +310,8 @@ class Errors(ImplementationPair):
     def set_results(self, f: Result, g: Result, reference: Result, unit: NDArray) -> None:
         """Take answers and units as known, and ask no side."""
         self.result_f, self.result_g = f, g
-        side = Implementation("reference", self.f.call, (), self.f.budget)
-        self._reference_and_noise = side, reference, NoiseLevel(unit, math.nan)
+        implementation = Implementation("reference", self.f.call, (), self.f.budget)
+        self._reference_and_noise = implementation, reference, NoiseLevel(unit, math.nan)
 
     @property
     def effective_count(self) -> float:

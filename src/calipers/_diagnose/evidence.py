@@ -89,9 +89,11 @@ class HigherPrecision:
     def noise_level(self) -> NDArray:
         # At kinks and ties a function's own noise is not in proportion.
         assert self.e.reference is not None
-        side, answer = self.e.reference
+        implementation, result = self.e.reference
         seeds = [self.e.seed + 77, self.e.seed + 78]
-        noise = perturbation_rms(side, answer, self.e.perturb, self.fine, seeds, wide=True)
+        noise = perturbation_rms(
+            implementation, result, self.e.perturb, self.fine, seeds, wide=True
+        )
         return np.maximum(self.e.scale * (self.fine / self.e.roundoff), noise)
 
     @cached_property
@@ -101,10 +103,10 @@ class HigherPrecision:
     @cached_property
     def working_norms(self) -> ErrorNorms:
         """How far they are apart in the working format, but for what is flushed to 0 there."""
-        q = self.e
-        if not q.flushed.any():
-            return q.eta_difference
-        return q.norms(np.where(q.flushed, 0.0, q.difference), q.scale)
+        e = self.e
+        if not e.flushed.any():
+            return e.eta_difference
+        return e.norms(np.where(e.flushed, 0.0, e.difference), e.scale)
 
     @cached_property
     def differ(self) -> bool:
@@ -116,52 +118,56 @@ class HigherPrecision:
         digits here, what is far more units there. But functions of a format narrower than float32
         compute in float32, whatever they are given: to its rounding theirs may fall.
         """
-        q, d, unit, far = self.e, self.difference, self.noise_level, self.norms
+        e, d, unit, far = self.e, self.difference, self.noise_level, self.norms
         none = self.lost & self.are_none(d)
         # Beside some of which digits are left in the wider format, and not here.
-        if none.any() and (np.abs(q.difference) > q.allowed * q.scale)[~none].any():
+        if none.any() and (np.abs(e.difference) > e.allowed * e.scale)[~none].any():
             d = np.where(none, 0.0, d)
-            far = worst_error_norms(q.result_f, d, unit)
+            far = worst_error_norms(e.result_f, d, unit)
         gained = self._gained
-        kept, least = gained**GAIN_EXPONENT, 1e-3
-        if kept > _LUCKY and q.is_rounding(q.eta_f) and q.is_rounding(q.eta_g):
-            kept, least = _LUCKY, 1.0
-        expected = kept * max(self.working_norms.rms, least)
+        expected_gain, least = gained**GAIN_EXPONENT, 1e-3
+        if expected_gain > _LUCKY and e.is_rounding(e.eta_f) and e.is_rounding(e.eta_g):
+            expected_gain, least = _LUCKY, 1.0
+        expected = expected_gain * max(self.working_norms.rms, least)
         more = far.rms > expected
         if math.isinf(far.rms):  # beside a unit of 0: no rounding is in these results
-            more = far.absolute > kept / gained * self.working_norms.absolute
+            more = far.absolute > expected_gain / gained * self.working_norms.absolute
         allowed = self.allowed
-        if q.form == "float64":  # constants in a source are rounded to it, whatever is wider
-            allowed = max(allowed, SYSTEMATIC * q.roundoff / self.fine)
+        if e.form == "float64":  # constants in a source are rounded to it, whatever is wider
+            allowed = max(allowed, SYSTEMATIC * e.roundoff / self.fine)
         beyond = far.robust > allowed or self._mostly_different(d, unit)
         if far.broken and not self._comes_and_goes:
             return True
-        return beyond and more and not (far.rms <= _LUCKY * expected and self._by_chance(far, kept))
+        return (
+            beyond
+            and more
+            and not (far.rms <= _LUCKY * expected and self._by_chance(far, expected_gain))
+        )
 
-    def _by_chance(self, far: ErrorNorms, kept: float) -> bool:
+    def _by_chance(self, far: ErrorNorms, expected_gain: float) -> bool:
         """Tell whether few roundings are small here alone, and not as small about here."""
-        q = self.e
-        if q.effective_count >= MANY or math.isinf(far.rms):
+        e = self.e
+        if e.effective_count >= MANY or math.isinf(far.rms):
             return False
         differences = [
-            q.perturbed_difference(2 * q.roundoff, q.seed + 90 + k) for k in range(_DRAWN)
+            e.perturbed_difference(2 * e.roundoff, e.seed + 90 + k) for k in range(_DRAWN)
         ]
         sizes = [
-            worst_error_norms(q.result_f, d, q.scale).rms for d in differences if d is not None
+            worst_error_norms(e.result_f, d, e.scale).rms for d in differences if d is not None
         ]
-        return far.rms <= kept * max(sizes, default=0.0)
+        return far.rms <= expected_gain * max(sizes, default=0.0)
 
     @cached_property
     def _comes_and_goes(self) -> bool:
         """Tell whether last places decide, here and elsewhere, which results are not finite."""
-        q, pair = self.e, self._perturbed
+        e, pair = self.e, self._perturbed
         alone = np.logical_xor(*(np.isfinite(y.numbers(np.float64)) for y in pair))
-        if pair[0].forms != q.result_f.forms or not alone[~np.isfinite(self.difference)].all():
+        if pair[0].forms != e.result_f.forms or not alone[~np.isfinite(self.difference)].all():
             return False
         for move in (self.fine, 2.0**-COARSEST):
-            x = q.perturb(move, q.seed + 95, wide=True)
+            x = e.perturb(move, e.seed + 95, wide=True)
             left = np.ones(self.difference.size, bool)
-            for f, g in q.nearby(x, self.fine, q.seed + 96, _REDRAWN):
+            for f, g in e.nearby(x, self.fine, e.seed + 96, _REDRAWN):
                 left &= np.isfinite(f) ^ np.isfinite(g)
                 if not left.any():
                     break
@@ -177,10 +183,10 @@ class HigherPrecision:
         1 + tanh(-60) has none in either format, and a long double has few more than a double. What
         is as far off in proportion is another function; but not what is nothing beside the other.
         """
-        q = self.e
-        assert q.reference is not None
-        shares, kind = [], np.longdouble if q.form == "float64" else np.float64
-        for f, g in ((q.result_f, q.result_g), self._results):
+        e = self.e
+        assert e.reference is not None
+        shares, kind = [], np.longdouble if e.form == "float64" else np.float64
+        for f, g in ((e.result_f, e.result_g), self._results):
             one, other = f.numbers(kind), g.numbers(kind)
             swapped = np.abs(one) < np.abs(other)
             shares.append(1 - np.where(swapped, one, other) / np.where(swapped, other, one))
@@ -188,8 +194,8 @@ class HigherPrecision:
         steady = (np.abs(here - wide) <= _STAYS * np.abs(wide)) & (
             np.abs(wide - 1) > LARGE_DIFFERENCE
         )
-        sizes = np.abs(q.reference[1].numbers(np.float64))
-        gone: NDArray = (np.abs(q.difference) >= 0.5 * sizes) | (q.form == "float64")
+        sizes = np.abs(e.reference[1].numbers(np.float64))
+        gone: NDArray = (np.abs(e.difference) >= 0.5 * sizes) | (e.form == "float64")
         return gone & ~steady
 
     def are_none(self, d: NDArray) -> NDArray:
@@ -213,9 +219,9 @@ class HigherPrecision:
 
         The last places of chaos decide all of some results, and their norm hides the others.
         """
-        gross = LARGE_DIFFERENCE * rms_of(self.e.result_f.numbers(np.float64))
+        threshold = LARGE_DIFFERENCE * rms_of(self.e.result_f.numbers(np.float64))
         distance = np.abs(d)
-        beyond = (distance > self.e.allowed * unit) & (distance > gross)
+        beyond = (distance > self.e.allowed * unit) & (distance > threshold)
         return bool(np.count_nonzero(beyond) > d.size / 2)
 
     @property
@@ -273,11 +279,11 @@ class Evidence(Errors):
             return 0.0
         return self.least_similarity(2, self.seed + 850)
 
-    def least_similarity(self, moves: int, seed: int) -> float:
+    def least_similarity(self, count: int, seed: int) -> float:
         """Return the least cosine of differences at inputs that are moved far."""
         least = 1.0
         # Of few the signs are the same by chance, time and again.
-        for k in range(moves if self.effective_count >= MANY else FEW_REDRAWN):
+        for k in range(count if self.effective_count >= MANY else FEW_REDRAWN):
             least = min(least, self.similarity(2.0**-COARSEST, seed + k) or 0.0)
             if least <= STEADY:
                 break
@@ -291,13 +297,13 @@ class Evidence(Errors):
     def mean_similarity(self, here: NDArray, at: Differ) -> float | None:
         """Return how alike differences at moved inputs are; None if so by chance at most."""
         differences = [here]
-        kept = self._pairwise_similarity(differences, at, REDRAWN - 1)
+        similarity = self._pairwise_similarity(differences, at, REDRAWN - 1)
         if (
-            kept is not None and self.effective_count < MANY
+            similarity is not None and self.effective_count < MANY
         ):  # of few the signs are the same by chance
             with suppress(BudgetError):
-                kept = self._pairwise_similarity(differences, at, FEW_REDRAWN)
-        return kept
+                similarity = self._pairwise_similarity(differences, at, FEW_REDRAWN)
+        return similarity
 
     def _pairwise_similarity(
         self, differences: list[NDArray], at: Differ, more: int
@@ -312,7 +318,7 @@ class Evidence(Errors):
                 differences.append(there)
         if len(differences) < 3:
             return None
-        found = [cosine(a, b, self.scale) for a, b in combinations(differences, 2)]
-        alike = self.evidence["likeness"] = float(np.mean(found))
-        chance = float(np.std(found)) / math.sqrt(len(differences))
+        cosines = [cosine(a, b, self.scale) for a, b in combinations(differences, 2)]
+        alike = self.evidence["likeness"] = float(np.mean(cosines))
+        chance = float(np.std(cosines)) / math.sqrt(len(differences))
         return alike if alike > max(0.05, 5 * chance) else None

@@ -123,9 +123,9 @@ class ImplementationPair:
         self, inputs: Sequence[Any], roundoff: float, seed: int, most: int
     ) -> Iterator[tuple[NDArray, NDArray]]:
         """Give what both sides answer where inputs are moved by last places, if that compares."""
-        moves = Perturbations(inputs)
+        perturb = Perturbations(inputs)
         for k in range(most):
-            x = moves(2 * roundoff, seed + k, wide=False)
+            x = perturb(2 * roundoff, seed + k, wide=False)
             f, g = self.f(x), self.g(x)
             if not comparable(f, g, self.result_f):
                 return

@@ -20,8 +20,8 @@ _STRIP = 8  # rows that are turned at a time: more of them evict one another's c
 def layouts(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Give the same numbers, laid out in other ways."""
     yield "in column-major order", [_column_major(x) for x in inputs]
-    moved = [misaligned(x) if isinstance(x, np.ndarray) else x for x in inputs]
-    yield "in unaligned memory", moved
+    unaligned = [misaligned(x) if isinstance(x, np.ndarray) else x for x in inputs]
+    yield "in unaligned memory", unaligned
 
 
 def slices(inputs: Sequence[Any], batch: Sequence[int]) -> Iterator[tuple[str, Any, list[Any]]]:
@@ -87,9 +87,9 @@ class NestedInputs(FlatArguments):
                 kind = type(x).__name__
                 msg = f"inputs are used for several calls and cannot be a {kind}: pass a list"
                 raise TypeError(msg)
-        places = list(zip(self.owners, self.paths, strict=True))
-        self.titles = tuple(f"{k}{path}" for k, path in places)
-        self.names = tuple(f"inputs[{k}]{path}" for k, path in places)
+        locations = list(zip(self.owners, self.paths, strict=True))
+        self.titles = tuple(f"{k}{path}" for k, path in locations)
+        self.names = tuple(f"inputs[{k}]{path}" for k, path in locations)
         self.whole = tuple(not path for path in self.paths)
 
     def leaf_indices(self, inputs: Iterable[int]) -> list[int]:
@@ -128,9 +128,9 @@ HIGHER_PRECISION: dict[str, np.dtype[Any]] = {
 
 def as_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
     """Return copies of inputs as NumPy arrays; what is none, a flag say, is handed on as it is."""
-    given = as_tuple(inputs)
-    names = names or [f"inputs[{k}]" for k in range(len(given))]
-    return tuple(map(_as_input, given, names))
+    items = as_tuple(inputs)
+    names = names or [f"inputs[{k}]" for k in range(len(items))]
+    return tuple(map(_as_input, items, names))
 
 
 def _as_input(x: Any, name: str) -> Any:
@@ -201,7 +201,9 @@ def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> s
         if name not in ROUNDOFF:
             msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r:.60}"
             raise ValueError(msg)
-        if held and all(ROUNDOFF[_REALS.get(own, own)] > ROUNDOFF[name] for own in held):
+        if held and all(
+            ROUNDOFF[_REALS.get(input_name, input_name)] > ROUNDOFF[name] for input_name in held
+        ):
             msg = f"dtype is {name}, but the inputs are {held[0]}: "
             msg += "pass arrays that can hold its numbers"
             raise ValueError(msg)
@@ -218,24 +220,24 @@ def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> s
     )
     kinds = [x.dtype.name for x in arrays]
     reals = [_REALS.get(name, name) for name in kinds]
-    known = [name for name in reals if name in ROUNDOFF and name in HIGHER_PRECISION]
-    return min(known, key=lambda name: ROUNDOFF[name]) if known else "float64"
+    formats = [name for name in reals if name in ROUNDOFF and name in HIGHER_PRECISION]
+    return min(formats, key=lambda name: ROUNDOFF[name]) if formats else "float64"
 
 
-def format_of_results(*answers: Result) -> str:
+def format_of_results(*results: Result) -> str:
     """Return the widest format of results, where no input has one."""
-    found = [
+    names = [
         (x.ndim > 0, _REALS.get(name, name).removesuffix("fn"))
-        for answer in answers
-        for x, name in zip(answer.arrays, answer.dtypes, strict=True)
+        for result in results
+        for x, name in zip(result.arrays, result.dtypes, strict=True)
     ]
-    known = [(is_array, name) for is_array, name in found if name in ROUNDOFF]
+    formats = [(is_array, name) for is_array, name in names if name in ROUNDOFF]
     # A number by itself is a Python float, as often as not.
-    chosen = [name for is_array, name in known if is_array] or [name for _, name in known]
+    chosen = [name for is_array, name in formats if is_array] or [name for _, name in formats]
     return min(chosen, key=lambda name: ROUNDOFF[name]) if chosen else "float64"
 
 
-def is_wide(answer: Result, form: str) -> bool:
+def is_wide(result: Result, form: str) -> bool:
     """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
-    wider = "gG" if form == "float64" else "dDgG"
-    return all(x.dtype.kind not in "fc" or x.dtype.char in wider for x in answer.arrays)
+    kinds = "gG" if form == "float64" else "dDgG"
+    return all(x.dtype.kind not in "fc" or x.dtype.char in kinds for x in result.arrays)

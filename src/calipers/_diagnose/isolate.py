@@ -32,7 +32,7 @@ class Death:
     reason: str
 
 
-def in_a_process(work: Callable[[], Any], sides: Sequence[Implementation]) -> Any:
+def in_a_process(work: Callable[[], Any], implementations: Sequence[Implementation]) -> Any:
     """
     Return the result of `work` in another process, or the Death of that; count the calls begun.
 
@@ -43,8 +43,8 @@ def in_a_process(work: Callable[[], Any], sides: Sequence[Implementation]) -> An
     if multiprocessing.current_process().daemon:
         msg = "isolate=True starts a process, which this daemonic process is not allowed to: "
         raise RuntimeError(msg + "pass isolate=False")
-    process, pipe = _forked(work, sides) or _fresh(work, sides)
-    by_name = {side.name: side for side in sides}
+    process, pipe = _forked(work, implementations) or _fresh(work, implementations)
+    by_name = {implementation.name: implementation for implementation in implementations}
     calling = ""
     try:
         while wait([pipe], _LIMIT):
@@ -75,14 +75,14 @@ def _how(code: int | None) -> str:
 
 
 def _forked(
-    work: Callable[[], Any], sides: Sequence[Implementation]
+    work: Callable[[], Any], implementations: Sequence[Implementation]
 ) -> tuple[Any, Connection] | None:
     """Start a fork, or return None where the child would lack threads that libraries wait for."""
     if not os.path.isdir(_TASKS):
         return None
     context: Any = multiprocessing.get_context("fork")  # Windows has none
     pipe, other = context.Pipe()
-    process = context.Process(target=_run_fork, args=(work, sides, other, pipe))
+    process = context.Process(target=_run_fork, args=(work, implementations, other, pipe))
     with warnings.catch_warnings():  # of threads: where there are any, the child ends at once
         warnings.simplefilter("ignore")
         process.start()
@@ -109,19 +109,24 @@ def _only_python_threads() -> bool:
 
 
 def _run_fork(
-    work: Callable[[], Any], sides: Sequence[Implementation], pipe: Connection, parents: Connection
+    work: Callable[[], Any],
+    implementations: Sequence[Implementation],
+    pipe: Connection,
+    parents: Connection,
 ) -> None:
     parents.close()  # or the end of the parent would not end the pipe
     try:
         pipe.recv()
     except EOFError:
         return
-    _run(work, sides, pipe)
+    _run(work, implementations, pipe)
 
 
-def _fresh(work: Callable[[], Any], sides: Sequence[Implementation]) -> tuple[Any, Connection]:
+def _fresh(
+    work: Callable[[], Any], implementations: Sequence[Implementation]
+) -> tuple[Any, Connection]:
     """Start a process that shares nothing with this one."""
-    sent = _pickled(work, sides)
+    sent = _pickled(work, implementations)
     context: Any = multiprocessing.get_context("spawn")  # its pipes are of another class on Windows
     pipe, other = context.Pipe()
     process = context.Process(target=_run_fresh, args=(sent, other))
@@ -142,16 +147,23 @@ def _hidden_script() -> Iterator[None]:
         sys.modules["__main__"] = script
 
 
-def _pickled(work: Callable[[], Any], sides: Sequence[Implementation]) -> bytes:
+def _pickled(work: Callable[[], Any], implementations: Sequence[Implementation]) -> bytes:
     """Return the work as bytes; functions of a script or a notebook go along by value."""
     try:
         dumps: Callable[[Any], bytes] = import_module("numba.cloudpickle").dumps
     except ImportError:
         dumps = pickle.dumps
     try:
-        return dumps((work, sides))
+        return dumps((work, implementations))
     except Exception as error:  # an object's own pickling may raise anything
-        name = next((side.name for side in sides if not _is_sent(side.call, dumps)), "an input")
+        name = next(
+            (
+                implementation.name
+                for implementation in implementations
+                if not _is_sent(implementation.call, dumps)
+            ),
+            "an input",
+        )
         msg = (
             f"isolate=True: {name} cannot be sent to a fresh process ({one_line_error(error)}), "
             "and "
@@ -171,18 +183,20 @@ def _is_sent(x: Any, dumps: Callable[[Any], bytes]) -> bool:
 
 def _run_fresh(sent: bytes, pipe: Connection) -> None:
     try:
-        work, sides = pickle.loads(sent)
+        work, implementations = pickle.loads(sent)
     except Exception as error:
         msg = f"isolate=True: the fresh process cannot load f, g or inputs: {one_line_error(error)}"
         pipe.send(("error", TypeError(msg)))
         return
-    _run(work, sides, pipe)
+    _run(work, implementations, pipe)
 
 
-def _run(work: Callable[[], Any], sides: Sequence[Implementation], pipe: Connection) -> None:
+def _run(
+    work: Callable[[], Any], implementations: Sequence[Implementation], pipe: Connection
+) -> None:
     _end_with_parent(pipe)
-    for side in sides:
-        side.call = _Announced(side.call, side.name, pipe)
+    for implementation in implementations:
+        implementation.call = _Announced(implementation.call, implementation.name, pipe)
     try:
         pipe.send(("result", work()))
     except Exception as error:

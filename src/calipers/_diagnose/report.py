@@ -45,30 +45,30 @@ class Measured:
     reference: NDArray | None = None
 
 
-def measured(q: Evidence) -> Measured:
+def measured(e: Evidence) -> Measured:
     """Return errors as numbers, as far as the calls that are left allow."""
     try:
-        evidence: dict[str, Any] = {"apart": _numbers(q.eta_difference)}
-        evidence["apart"]["absolute_largest"] = float(np.abs(q.difference).max(initial=0))
+        evidence: dict[str, Any] = {"apart": _numbers(e.eta_difference)}
+        evidence["apart"]["absolute_largest"] = float(np.abs(e.difference).max(initial=0))
         with np.errstate(all="ignore"):
-            units = np.where(q.difference == 0, 0.0, np.abs(q.difference) / q.scale)
-        if q.reference is None:
-            evidence["scale"] = rms_of(q.result_f.numbers(np.float64))
+            units = np.where(e.difference == 0, 0.0, np.abs(e.difference) / e.scale)
+        if e.reference is None:
+            evidence["scale"] = rms_of(e.result_f.numbers(np.float64))
             return Measured(evidence, units)
-        reference = q.reference[1].numbers(np.float64)
+        reference = e.reference[1].numbers(np.float64)
         evidence |= {
-            "f": _numbers(q.eta_f),
-            "g": _numbers(q.eta_g),
-            "kappa": q.noise_level.kappa,
+            "f": _numbers(e.eta_f),
+            "g": _numbers(e.eta_g),
+            "kappa": e.noise_level.kappa,
             "scale": rms_of(reference),
-            "measured_from": q.reference[0].name,
+            "measured_from": e.reference[0].name,
         }
-        if q.reference[0].name in q.implementations:
-            evidence["higher_precision"] = [*q.wide_results]
-        if q.wide is not None:
-            evidence["wide"] = _numbers(q.wide.norms)
-            if q.eta_difference.absolute:
-                evidence["drop"] = q.wide.norms.absolute / q.eta_difference.absolute
+        if e.reference[0].name in e.implementations:
+            evidence["higher_precision"] = [*e.wide_results]
+        if e.wide is not None:
+            evidence["wide"] = _numbers(e.wide.norms)
+            if e.eta_difference.absolute:
+                evidence["drop"] = e.wide.norms.absolute / e.eta_difference.absolute
         return Measured(evidence, units, reference)
     except BudgetError:
         return Measured({})
@@ -257,74 +257,76 @@ class Diagnosis(DiagnosisData, Report):
         return diagnosis_figure(self)
 
 
-def diagnosis_of(verdict: Verdict, q: Evidence, seconds: float) -> Diagnosis:
-    are_comparable = comparable(q.result_f, q.result_g)
+def diagnosis_of(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
+    are_comparable = comparable(e.result_f, e.result_g)
     worst: tuple[Worst, ...] = ()
     where = None
-    evidence = dict(q.evidence)
+    evidence = dict(e.evidence)
     if are_comparable and verdict.kind != EQUAL:
-        measurement = measured(q)
+        measurement = measured(e)
         evidence.update(measurement.evidence)
         if measurement.units is not None:
-            worst = _farthest(q, measurement.units, measurement.reference)
+            worst = _farthest(e, measurement.units, measurement.reference)
             # By norm: single ones may be beyond.
-            if verdict.kind not in (ROUNDING, LAYOUT) and not q.is_rounding(q.eta_difference):
-                where = _where(q, measurement.units)
+            if verdict.kind not in (ROUNDING, LAYOUT) and not e.is_rounding(e.eta_difference):
+                where = _where(e, measurement.units)
     elif are_comparable:
-        numbers = q.result_f.numbers(np.float64)
+        numbers = e.result_f.numbers(np.float64)
         evidence["scale"] = rms_of(numbers)
-    kinds = {name: [*y.dtypes] for name, y in q.results.items()}
+    kinds = {name: [*y.dtypes] for name, y in e.results.items()}
     if are_comparable and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds
-    libraries = {name: side.array_library for name, side in q.implementations.items()}
+    libraries = {
+        name: implementation.array_library for name, implementation in e.implementations.items()
+    }
     if {*libraries.values()} != {"NumPy"}:
         evidence["arrays"] = libraries
-    calls = {name: side.calls for name, side in q.implementations.items()}
+    calls = {name: implementation.calls for name, implementation in e.implementations.items()}
     return Diagnosis(
         verdict.kind,
         verdict.reason,
         verdict.format,
-        verdict.arguments and tuple(dict.fromkeys(q.owners[k] for k in verdict.arguments)),
+        verdict.arguments and tuple(dict.fromkeys(e.owners[k] for k in verdict.arguments)),
         evidence,
-        q.form,
-        q.allowed,
-        q.length,
-        q.result_f.shapes if are_comparable else (),
+        e.form,
+        e.allowed,
+        e.length,
+        e.result_f.shapes if are_comparable else (),
         worst,
         where,
         calls,
         seconds,
         fingerprint(),
-        q.seed,
-        names_in_code(q.f.call, q.g.call),
-        q.options,
-        q.unpacked,
-        q.inputs,
-        (q.result_f, q.result_g) if are_comparable else (),
+        e.seed,
+        names_in_code(e.f.call, e.g.call),
+        e.options,
+        e.unpacked,
+        e.inputs,
+        (e.result_f, e.result_g) if are_comparable else (),
     )
 
 
-def _farthest(q: Evidence, units: Any, reference: Any) -> tuple[Worst, ...]:
+def _farthest(e: Evidence, units: Any, reference: Any) -> tuple[Worst, ...]:
     far = np.nan_to_num(units, nan=np.inf)
     first = max(0, far.size - 5)
     worst = np.argpartition(far, first)[first:] if first else np.arange(far.size)
     order = worst[np.lexsort((worst, -far[worst]))]
-    f, g = q.result_f.numbers(np.float64), q.result_g.numbers(np.float64)
+    f, g = e.result_f.numbers(np.float64), e.result_g.numbers(np.float64)
     entries = []
     for k in order.tolist():
         if units[k] == 0:
             break
-        output, index = q.result_f.locate(k)
+        output, index = e.result_f.locate(k)
         r = None if reference is None else float(reference[k])
         entries.append(Worst(output, index, float(f[k]), float(g[k]), r, float(units[k])))
     return tuple(entries)
 
 
-def _where(q: Evidence, units: Any) -> str | None:
+def _where(e: Evidence, units: Any) -> str | None:
     """Describe where results are farther apart than rounding may take, if there are such."""
-    if len(q.result_f.arrays) != 1 or q.result_f.arrays[0].dtype.kind == "c":
+    if len(e.result_f.arrays) != 1 or e.result_f.arrays[0].dtype.kind == "c":
         return None
-    bad = (~(units <= q.allowed)).reshape(q.result_f.shapes[0])
+    bad = (~(units <= e.allowed)).reshape(e.result_f.shapes[0])
     if not bad.any():
         return None
     if bad.all():
@@ -332,6 +334,6 @@ def _where(q: Evidence, units: Any) -> str | None:
         return f"{some} above the limit"
     tally: PairStatistics = compare(bad, np.zeros_like(bad)).tally
     count = int(np.count_nonzero(bad))
-    place = region(tally, with_share=False)
+    location = region(tally, with_share=False)
     verb = "is" if count == 1 else "are"
-    return f"{count} of {bad.size} results {verb} above the limit: {place}"
+    return f"{count} of {bad.size} results {verb} above the limit: {location}"

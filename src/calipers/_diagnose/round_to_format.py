@@ -22,19 +22,19 @@ def bits_of(dtype: DType) -> DType:
 @lru_cache
 def bit_rule(fmt: str, held: DType, truncate: bool = False, flush: bool = False) -> tuple[int, ...]:
     """Return what the kernels know of a format whose numbers are held in float32 or float64."""
-    own, widest = FORMATS[fmt], FORMATS[held.name]
-    fraction = min(own.fraction, widest.fraction)
-    lowest = max(own.lowest, widest.lowest) - widest.lowest + 1
+    target, widest = FORMATS[fmt], FORMATS[held.name]
+    fraction = min(target.fraction, widest.fraction)
+    lowest = max(target.lowest, widest.lowest) - widest.lowest + 1
 
     def bits(x: float) -> int:
         return int(held.type(x).view(bits_of(held)))
 
-    largest = bits(min(own.largest, widest.largest))
-    special = 0 if own.infinity else bits(np.nan)
+    largest = bits(min(target.largest, widest.largest))
+    special = 0 if target.infinity else bits(np.nan)
     beyond = largest if truncate else bits(np.inf) | special
     # What is less than a number that is subnormal when held becomes 0 by itself. And what is
     # subnormal when held is normal in a format of a wider range: all are, from the first on.
-    normal = own.lowest - widest.lowest + 1
+    normal = target.lowest - widest.lowest + 1
     exponent = normal if flush else lowest - fraction
     least = exponent << widest.fraction if exponent > 0 else 1
     nearest = 0 if truncate else -1

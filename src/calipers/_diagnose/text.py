@@ -37,8 +37,8 @@ _MORE_CALLS = 4  # factor by which a budget that did not suffice is raised
 
 def text_of(diagnosis: "DiagnosisData") -> str:
     """Write a diagnosis in at most some 25 lines."""
-    lines = wrapped(headline(diagnosis), rest="  ")
-    return "\n".join([*lines, details(diagnosis)])
+    text_rows = wrapped(headline(diagnosis), rest="  ")
+    return "\n".join([*text_rows, details(diagnosis)])
 
 
 def headline(diagnosis: "DiagnosisData") -> str:
@@ -50,24 +50,24 @@ def details(diagnosis: "DiagnosisData") -> str:
     """Write the measured errors, the worst results, the calls and how to repeat the diagnosis."""
     f, g = ("f", "g") if diagnosis.calls else diagnosis.names
     label = "inputs" if diagnosis.calls else "arrays"
-    lines = field(label, inputs_text(diagnosis)) + _errors(diagnosis, f, g)
-    lines += _reference(diagnosis, f, g)
+    text_rows = field(label, inputs_text(diagnosis)) + _errors(diagnosis, f, g)
+    text_rows += _reference(diagnosis, f, g)
     if "dtypes" in diagnosis.evidence:
         dtypes = diagnosis.evidence["dtypes"]
-        lines += field("dtypes", "; ".join(f"{k} {_counted(dtypes[k])}" for k in ("f", "g")), 1)
+        text_rows += field("dtypes", "; ".join(f"{k} {_counted(dtypes[k])}" for k in ("f", "g")), 1)
     if "arrays" in diagnosis.evidence:
-        lines += field("arrays", _arrays(diagnosis.evidence["arrays"], f, g), 1)
+        text_rows += field("arrays", _arrays(diagnosis.evidence["arrays"], f, g), 1)
     if diagnosis.worst:
-        lines += _worst(diagnosis, f, g)
+        text_rows += _worst(diagnosis, f, g)
     if diagnosis.where:
-        lines += field("where", diagnosis.where)
+        text_rows += field("where", diagnosis.where)
     calls = calls_text(diagnosis.calls)
     spent = [calls] if calls else []
     spent += [f"{diagnosis.seconds:.2g} s", *_setting(diagnosis)]
-    lines += field("calls" if calls else "environment", "; ".join(spent))
-    lines += wrapped_code("again", again(diagnosis))
+    text_rows += field("calls" if calls else "environment", "; ".join(spent))
+    text_rows += wrapped_code("again", again(diagnosis))
     step = next_step(diagnosis)
-    return "\n".join(lines + wrapped_code("next", step) if step else lines)
+    return "\n".join(text_rows + wrapped_code("next", step) if step else text_rows)
 
 
 def again(diagnosis: "DiagnosisData") -> str:
@@ -186,11 +186,11 @@ def _errors(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
     columns["absolute"] = "RMSE"
     rows = [["errors", *columns.values()]]
     rows += [[f"  {titles[name]}", *(_brief(size[k]) for k in columns)] for name, size in sizes]
-    lines = [
+    text_rows = [
         f"  {title:{width}} {rms:>9} {largest:>9} {norm:>11} {absolute:>9}"
         for title, rms, largest, norm, absolute in rows
     ]
-    return [*lines, *field("unit", _unit(diagnosis), 3), *field("limit", _limit(diagnosis), 3)]
+    return [*text_rows, *field("unit", _unit(diagnosis), 3), *field("limit", _limit(diagnosis), 3)]
 
 
 def _limit(diagnosis: "DiagnosisData") -> str:
@@ -243,7 +243,7 @@ def _worst(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
     has_reference = diagnosis.worst[0].reference is not None and not _is_disputed(diagnosis)
     reference = f" {'reference':>13}" if has_reference else ""
     second = f"{f} - {g}" if alike else g
-    lines = [f"  {'worst':14} {f:>14} {second:>17}{reference} {'error/unit':>10}"]
+    text_rows = [f"  {'worst':14} {f:>14} {second:>17}{reference} {'error/unit':>10}"]
     for worst in diagnosis.worst[:_WORST]:
         index = index_text(worst.index)
         if len(diagnosis.shapes) > 1:
@@ -251,8 +251,8 @@ def _worst(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
         other = f"{worst.f - worst.g:.3g}" if alike else f"{worst.g:.6g}"
         exact = f" {worst.reference:>13.6g}" if has_reference else ""
         row = f"    {index:12} {worst.f:>14.6g} {other:>17}{exact} {_brief(worst.units):>10}"
-        lines.append(row[:WIDTH])
-    return lines
+        text_rows.append(row[:WIDTH])
+    return text_rows
 
 
 def _unit(diagnosis: "DiagnosisData") -> str:
@@ -295,42 +295,42 @@ _SHOWN = 1e-3, 1e15  # units; errors may be none, or infinite
 _RANGE = 1e-290, 1e290  # of numbers; axes reach beyond theirs
 
 
-def diagnosis_figure(found: "DiagnosisData") -> "Figure":
+def diagnosis_figure(diagnosis: "DiagnosisData") -> "Figure":
     """Draw differences by size, errors of both sides, and how alike differences stay."""
-    alike = found.evidence.get("likeness_by_move")
+    alike = diagnosis.evidence.get("likeness_by_move")
     figure = new_figure(figsize=(12 if alike else 9, 4), layout="constrained")
-    figure.suptitle(f"{found.kind}: {found.reason}", fontsize=9, wrap=True)
+    figure.suptitle(f"{diagnosis.kind}: {diagnosis.reason}", fontsize=9, wrap=True)
     panels = figure.subplots(1, 3 if alike else 2)
-    if not found.answers:
+    if not diagnosis.answers:
         for axes in panels:
             axes.set_axis_off()
         figure.text(0.5, 0.5, "there are no results to draw", ha="center", va="center")
         return figure
-    _difference_panel(panels[0], found)
-    _error_panel(panels[1], found)
+    _difference_panel(panels[0], diagnosis)
+    _error_panel(panels[1], diagnosis)
     if alike:
-        _similarity_panel(panels[2], alike, found.dtype)
+        _similarity_panel(panels[2], alike, diagnosis.dtype)
     return figure
 
 
-def _difference_panel(axes: Any, found: "DiagnosisData") -> None:
+def _difference_panel(axes: Any, diagnosis: "DiagnosisData") -> None:
     from matplotlib.ticker import LogLocator
 
-    f, g = found.answers
-    size, apart = np.abs(g.numbers(np.float64)), np.abs(difference(f, g))
-    shown = np.flatnonzero(_drawn(apart) & _drawn(size))
+    f, g = diagnosis.answers
+    size, errors = np.abs(g.numbers(np.float64)), np.abs(difference(f, g))
+    shown = np.flatnonzero(_drawn(errors) & _drawn(size))
     if not shown.size:
-        text = "there are no finite differences" if apart.any() else "all results are equal"
+        text = "there are no finite differences" if errors.any() else "all results are equal"
         show_text(axes, text)
         return
     if shown.size > 20000:
         shown = shown[:: shown.size // 20000 + 1]
-    axes.loglog(size[shown], apart[shown], ".", markersize=2, color=_G, label="|f - g|")
-    scale = float(np.clip(found.evidence.get("scale") or 1.0, *_RANGE))
+    axes.loglog(size[shown], errors[shown], ".", markersize=2, color=_G, label="|f - g|")
+    scale = float(np.clip(diagnosis.evidence.get("scale") or 1.0, *_RANGE))
     grid = np.geomspace(*_limits(size, scale), 100)
-    roundoff = ROUNDOFF[found.dtype]
-    bound = found.allowed * roundoff * np.hypot(grid, scale)
-    axes.loglog(grid, bound, color=_BOUND, label=f"{found.allowed:.3g} x unit roundoff")
+    roundoff = ROUNDOFF[diagnosis.dtype]
+    bound = diagnosis.allowed * roundoff * np.hypot(grid, scale)
+    axes.loglog(grid, bound, color=_BOUND, label=f"{diagnosis.allowed:.3g} x unit roundoff")
     axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # a decade has no room for nine labels
     axes.set_xlabel("|g|, the size of a result")
     axes.set_ylabel("|f - g|")
@@ -348,20 +348,22 @@ def _limits(size: Any, scale: float) -> tuple[float, float]:
     return low, max(high, 10 * low)
 
 
-def _error_panel(axes: Any, found: "DiagnosisData") -> None:
-    names = compared(found) + ["wide"] * ("wide" in found.evidence)
+def _error_panel(axes: Any, diagnosis: "DiagnosisData") -> None:
+    names = compared(diagnosis) + ["wide"] * ("wide" in diagnosis.evidence)
     if not names:
         show_text(axes, "no errors were measured")
         return
     titles = {"f": "error of f", "g": "error of g", "apart": "f - g"}
     titles["wide"] = "f - g in higher\nprecision"
-    sizes = [min(found.evidence[name][k] for k in ("rms", "normwise")) for name in names]
+    sizes = [min(diagnosis.evidence[name][k] for k in ("rms", "normwise")) for name in names]
     values = [float(np.clip(size, *_SHOWN)) for size in sizes]
     colors = {"f": _F, "g": _G, "apart": "0.5", "wide": "0.75"}
     axes.bar([titles[n] for n in names], values, color=[colors[n] for n in names])
-    axes.axhline(found.allowed, color=_BOUND, linestyle="--", label=f"limit {found.allowed:.3g}")
+    axes.axhline(
+        diagnosis.allowed, color=_BOUND, linestyle="--", label=f"limit {diagnosis.allowed:.3g}"
+    )
     axes.set_yscale("log")
-    axes.set_ylim(min(0.1, *values) / 2, 5 * max(found.allowed, *values))
+    axes.set_ylim(min(0.1, *values) / 2, 5 * max(diagnosis.allowed, *values))
     axes.set_xlim(-0.6, max(2, len(names)) - 0.4)
     axes.set_ylabel("error / expected rounding error")
     axes.tick_params(axis="x", labelsize=8)
@@ -369,11 +371,11 @@ def _error_panel(axes: Any, found: "DiagnosisData") -> None:
 
 
 def _similarity_panel(axes: Any, alike: list[tuple[float, float]], dtype: str) -> None:
-    moves, cosines = zip(*alike, strict=True)
-    axes.semilogx(moves, cosines, "o-", color=_F, base=2)
+    perturbations, cosines = zip(*alike, strict=True)
+    axes.semilogx(perturbations, cosines, "o-", color=_F, base=2)
     names: dict[float, list[str]] = {}
     for name, roundoff in ROUNDOFF.items():
-        if min(moves) / 2 <= roundoff <= 2 * max(moves) and name != dtype:
+        if min(perturbations) / 2 <= roundoff <= 2 * max(perturbations) and name != dtype:
             names.setdefault(roundoff, []).append(name)
     for roundoff, same in names.items():
         axes.axvline(roundoff, color=_BOUND, linewidth=0.7)

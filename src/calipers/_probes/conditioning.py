@@ -62,15 +62,15 @@ class Condition(Report):
 
     def __str__(self) -> str:
         """Return a line for the condition number, and one for each gap."""
-        lines = [
+        text_rows = [
             f"condition number {self.kappa:.3g}: {self.digits:.1f} digits of {self.format} remain"
         ]
         for kind, gap in (("singular ", self.singular_gap), ("eigen", self.eigen_gap)):
             if gap is not None:
                 lost = gap < _NEAR * ROUNDOFF[self.format]
                 text = f": their {kind}vectors are arbitrary" if lost else ""
-                lines.append(f"  smallest gap of {kind}values: {gap:.3g} x the largest{text}")
-        return "\n".join(lines)
+                text_rows.append(f"  smallest gap of {kind}values: {gap:.3g} x the largest{text}")
+        return "\n".join(text_rows)
 
     def plot(self) -> "Figure":
         """
@@ -94,23 +94,23 @@ class Condition(Report):
 
 def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
     """Move the inputs by a rounding, and see how far the results move."""
-    subject = ProbedFunction(f, inputs)
-    ask, results = subject.evidence, subject.result.numbers(np.float64)
-    if results.size and not ask.can_perturb:
+    probed = ProbedFunction(f, inputs)
+    evidence, results = probed.evidence, probed.result.numbers(np.float64)
+    if results.size and not evidence.can_perturb:
         msg = "inputs must contain floating-point numbers other than 0, which can be perturbed"
         raise ValueError(msg)
     if results.size and not np.isfinite(results).any():
         msg = "f must return a finite number: infinities and NaN have no condition number"
         raise ValueError(msg)
-    if ask.reference is not None:
-        kappa = ask.noise_level.kappa
-        return Condition(kappa, _digits(kappa, ask.roundoff), ask.form)
-    own, scale = result_roundoffs(subject.result, ask.roundoff), ask.scale
-    known = np.isfinite(own) & np.isfinite(scale)
-    moved = float(np.sum(np.maximum(scale[known] ** 2 - own[known] ** 2, 0.0)))
-    size = float(np.sum(own[known] ** 2))
-    kappa = math.sqrt(moved / size) if size else (math.inf if moved else 0.0)
-    return Condition(kappa, _digits(kappa, ask.roundoff), ask.form)
+    if evidence.reference is not None:
+        kappa = evidence.noise_level.kappa
+        return Condition(kappa, _digits(kappa, evidence.roundoff), evidence.form)
+    roundoffs, scale = result_roundoffs(probed.result, evidence.roundoff), evidence.scale
+    finite = np.isfinite(roundoffs) & np.isfinite(scale)
+    change = float(np.sum(np.maximum(scale[finite] ** 2 - roundoffs[finite] ** 2, 0.0)))
+    size = float(np.sum(roundoffs[finite] ** 2))
+    kappa = math.sqrt(change / size) if size else (math.inf if change else 0.0)
+    return Condition(kappa, _digits(kappa, evidence.roundoff), evidence.form)
 
 
 def of_matrix(matrix: Any) -> Condition:

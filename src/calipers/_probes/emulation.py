@@ -120,8 +120,8 @@ def emulate(
         msg = f'rounding must be "nearest" or "truncate", got {rounding!r}'
         raise ValueError(msg)
     rounder = Rounder(_format(fmt), rounding == "truncate", bool(flush))
-    sides = [*where] if np.iterable(where) and not isinstance(where, str) else [where]
-    if not sides or not all(side in ("inputs", "outputs") for side in sides):
+    rounded = [*where] if np.iterable(where) and not isinstance(where, str) else [where]
+    if not rounded or not all(part in ("inputs", "outputs") for part in rounded):
         msg = f'where must be "inputs", "outputs" or both, got {where!r:.60}'
         raise ValueError(msg)
     several: Any = (arguments,) if isinstance(arguments, str) else arguments
@@ -131,21 +131,21 @@ def emulate(
         if not (isinstance(key, str) or (is_integer(key) and key >= 0)):
             msg = f"arguments must contain positions (0, 1, ...) or keywords, got {key!r}"
             raise ValueError(msg)
-    if chosen and "inputs" not in sides:
+    if chosen and "inputs" not in rounded:
         msg = f"where={where!r:.60} rounds no inputs, but arguments names some: omit one of the two"
         raise ValueError(msg)
 
     @wraps(f, updated=())
     def emulated(*args: Any, **kwargs: Any) -> Any:
         inputs: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
-        if "inputs" in sides:
+        if "inputs" in rounded:
             for key in inputs if chosen is None else chosen:
                 if key not in inputs:
                     msg = f"arguments contains {key!r}, but f is called with {[*inputs]}"
                     raise ValueError(msg)
                 inputs[key] = rounder(inputs[key], f"argument {key!r}")
         result = f(*(inputs[k] for k in range(len(args))), **{key: inputs[key] for key in kwargs})
-        return rounder(result, "the result") if "outputs" in sides else result
+        return rounder(result, "the result") if "outputs" in rounded else result
 
     return emulated
 
@@ -408,13 +408,13 @@ def _multiply(
     out = np.empty((*batch, rows, columns), held)
     if out.size == 0:
         return out
-    both, places = [], []
+    both, indices = [], []
     for x in (left, right):
-        own = FLOAT32 if np.can_cast(x.dtype, FLOAT32) else FLOAT64
-        numbers = round_array(np.asarray(x, own), bit_rule(fmt, own))
+        dtype = FLOAT32 if np.can_cast(x.dtype, FLOAT32) else FLOAT64
+        numbers = round_array(np.asarray(x, dtype), bit_rule(fmt, dtype))
         both.append(numbers.astype(held, copy=False).reshape(-1))
         count = x.shape[:-2]
-        places.append(np.broadcast_to(np.arange(prod(count)).reshape(count), batch).flatten())
+        indices.append(np.broadcast_to(np.arange(prod(count)).reshape(count), batch).flatten())
     kernel = MULTIPLY[bits_of(held)]
     sums = bit_rule(accumulate, held)
     part = bit_rule(fmt, held) if split > 1 else sums
@@ -426,7 +426,7 @@ def _multiply(
         space = np.empty(2 * columns, held)
         result = flat[start * columns : stop * columns]
         shape = rows, length, columns
-        kernel(*both, *places, *shape, split, step, part, sums, start, space, result)
+        kernel(*both, *indices, *shape, split, step, part, sums, start, space, result)
 
     total = prod(batch) * rows
     tasks = get_num_threads() * _TASKS_PER_THREAD if out.size * length > _SERIAL_PRODUCTS else 1

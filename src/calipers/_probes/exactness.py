@@ -91,34 +91,35 @@ def of_exact(
     random = np.random.default_rng(seed % 2**64)
 
     def numbers(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray:
-        own: NDArray = random.integers(-1, 2, shape).astype(kind)
+        values: NDArray = random.integers(-1, 2, shape).astype(kind)
         if kind.kind == "c":  # without imaginary parts nobody would miss a conjugate
-            own.imag = random.integers(-1, 2, shape)
-        return own
+            values.imag = random.integers(-1, 2, shape)
+        return values
 
     # A tuple of numbers is one shape, and not numbers to hand on.
     likes = (inputs,) if _is_shape(inputs) else as_tuple(inputs)
-    given, arrays = [], []
-    for own, x in zip(likes, as_inputs(likes), strict=True):
-        if _is_shape(own):
-            given.append(np.empty(own, kind))
-            arrays.append(numbers(own, kind))
+    arguments, arrays = [], []
+    for item, x in zip(likes, as_inputs(likes), strict=True):
+        if _is_shape(item):
+            arguments.append(np.empty(item, kind))
+            arrays.append(numbers(item, kind))
         else:
-            given.append(own)
+            arguments.append(item)
             arrays.append(numbers(x.shape, x.dtype) if is_perturbable(x) else x)
     if not any(is_perturbable(x) for x in arrays):
         msg = "inputs must contain a shape, or an array of floating-point numbers"
         raise ValueError(msg)
-    answers = [
-        unlimited_implementation(name, call, given)(arrays) for name, call in (("f", f), ("g", g))
+    results = [
+        unlimited_implementation(name, call, arguments)(arrays)
+        for name, call in (("f", f), ("g", g))
     ]
-    problem = _problem(*answers)
+    problem = _problem(*results)
     if problem is not None:
         return Exact(0, 0, 0, math.nan, None, problem, seed)
-    d = difference(*answers)
+    d = difference(*results)
     wrong = d != 0  # where one alone is NaN, too
     with np.errstate(all="ignore"):
-        rounded = difference(*(Result(tuple(map(np.rint, answer.arrays))) for answer in answers))
+        rounded = difference(*(Result(tuple(map(np.rint, result.arrays))) for result in results))
     return Exact(
         *(d.size, int(wrong.sum()), int((rounded != 0).sum())),
         float(np.max(np.nan_to_num(np.abs(d), nan=math.inf), initial=0.0)),
@@ -146,9 +147,9 @@ def _is_shape(x: Any) -> bool:
 
 
 def _problem(a: Result, b: Result) -> str | None:
-    for name, answer in (("f", a), ("g", b)):
-        if answer.error is not None:
-            return f"{name} raises {one_line_error(answer.error)}"
+    for name, result in (("f", a), ("g", b)):
+        if result.error is not None:
+            return f"{name} raises {one_line_error(result.error)}"
     if a.shapes != b.shapes:
         shapes = join_or_none(a.shapes), join_or_none(b.shapes)
         return "f returns shape {}, and g returns shape {}".format(*shapes)

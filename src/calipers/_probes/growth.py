@@ -109,7 +109,7 @@ class Growth(Report):
 
     def __str__(self) -> str:
         """Return a table."""
-        lines = [
+        text_rows = [
             f"RMSE per element, in rounding errors of {self.format} results (u x their RMS)",
             f"  {'n':>8}" + "".join(f"{name:>10}" for name in _HEADS) + f"{'sum |f-g|':>12}",
         ]
@@ -119,15 +119,17 @@ class Growth(Report):
             n = self.sizes[k]
             cells = (self.apart[k], self.error_f[k], self.error_g[k], math.sqrt(n), self.bounds[k])
             text = "".join(f"{_text(x):>10}" for x in cells)
-            lines.append(f"  {n:>8}{text}{_text(self.totals[k]):>12}")
+            text_rows.append(f"  {n:>8}{text}{_text(self.totals[k]):>12}")
         slopes = "".join(f"{_text(self.slopes[name]):>10}" for name in _CURVES)
-        lines.append(
+        text_rows.append(
             f"  {'slope':>8}{slopes}{'0.5':>10}{'1':>10}{_text(self.slopes['totals']):>12}"
         )
         if len(rows) > _MAX_ROWS:
-            lines.append(f"  {len(rows) - _MAX_ROWS} smaller sizes are not shown: see .sizes")
-        lines += wrapped_code("again", f"calipers.growth({', '.join(self.names)}, {[*self.sizes]})")
-        return "\n".join(lines)
+            text_rows.append(f"  {len(rows) - _MAX_ROWS} smaller sizes are not shown: see .sizes")
+        text_rows += wrapped_code(
+            "again", f"calipers.growth({', '.join(self.names)}, {[*self.sizes]})"
+        )
+        return "\n".join(text_rows)
 
     def _contents(self) -> dict[str, Any]:
         return super()._contents() | {"bounds": self.bounds}
@@ -253,21 +255,21 @@ def _measured(
     nest = NestedInputs(as_tuple(inputs))
     arrays = inputs_of(nest.leaves, nest.names)
     require_callable(f=f, g=g)
-    sides = (
+    implementations = (
         unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves),
         unlimited_implementation("g", nest.accepting_leaves(g), nest.leaves),
     )
-    answers = [side(arrays) for side in sides]
-    for answer in answers:
-        if answer.error is not None:
-            raise answer.error
+    answers = [implementation(arrays) for implementation in implementations]
+    for result in answers:
+        if result.error is not None:
+            raise result.error
     if answers[0].shapes != answers[1].shapes:
-        shapes = " and ".join(str(answer.shapes) for answer in answers)
+        shapes = " and ".join(str(result.shapes) for result in answers)
         msg = f"f and g must return the same shapes, got {shapes} at size {n}"
         raise ValueError(msg)
-    told = describe_name_mismatch(*answers)
-    if told is not None:
-        raise ValueError(f"{told}, at size {n}: only results of the same names are compared")
+    mismatch = describe_name_mismatch(*answers)
+    if mismatch is not None:
+        raise ValueError(f"{mismatch}, at size {n}: only results of the same names are compared")
     if answers[0].forms != answers[1].forms:
         msg = f"f and g must both return real or both complex numbers, and do not at size {n}"
         raise ValueError(msg)
@@ -276,16 +278,16 @@ def _measured(
     results = answers[1].numbers(np.float64)
     unit = ROUNDOFF[form] * rms_of(results)
     errors = []
-    for side, answer in zip(sides, answers, strict=True):
-        exact = side(to_higher_precision(arrays))
-        errors.append(_error(answer, exact, unit, form))
+    for implementation, result in zip(implementations, answers, strict=True):
+        exact = implementation(to_higher_precision(arrays))
+        errors.append(_error(result, exact, unit, form))
     d = difference(*answers)
     return form, (_ratio(_rms(d), unit), *errors, float(np.sum(np.abs(d))))
 
 
-def _error(answer: Result, exact: Result, unit: float, form: str) -> float:
-    known = comparable(exact, answer) and is_wide(exact, form)
-    return _ratio(_rms(difference(answer, exact)), unit) if known else math.nan
+def _error(result: Result, exact: Result, unit: float, form: str) -> float:
+    is_higher = comparable(exact, result) and is_wide(exact, form)
+    return _ratio(_rms(difference(result, exact)), unit) if is_higher else math.nan
 
 
 def _ratio(size: float, unit: float) -> float:

@@ -100,29 +100,29 @@ class Layers(Report):
         """Return a line for the verdict, and one for each layer."""
         first = self.first
         if first is None:
-            lines = [f"all {len(self.layers)} layers agree within rounding"]
+            text_rows = [f"all {len(self.layers)} layers agree within rounding"]
         else:
-            lines = [
+            text_rows = [
                 f"layer {self.layers.index(first)}, {first.name[:40]}, is the first whose error is "
                 "above the limit"
             ]
         width = min(24, max((len(layer.name) for layer in self.layers), default=0))
         titles = f"{'layer error':>11}  {'accumulated':>11}  {'limit':>9}"
-        lines.append(f"  {'layer':{max(width, 5)}}  {titles}")
+        text_rows.append(f"  {'layer':{max(width, 5)}}  {titles}")
         shown = self.layers
         if len(shown) > _MAX_ROWS:
             # The first that is wrong is always among them.
             start = max(0, self.layers.index(first) - _MAX_ROWS // 2) if first is not None else 0
             shown = shown[start : start + _MAX_ROWS]
         for layer in shown:
-            lines.append(
+            text_rows.append(
                 f"  {layer.name[:width]:{max(width, 5)}}  {layer.new.units:11.3g}  "
                 f"{layer.carried.units:11.3g}  {layer.new.allowed:9.3g}"
                 + ("" if layer else f"  {layer.new.problem or 'above the limit'}"[:60])
             )
         if len(self.layers) > len(shown):
-            lines.append(f"  {len(self.layers) - len(shown)} layers are not shown: see .layers")
-        return "\n".join([*lines, *_LEGEND])
+            text_rows.append(f"  {len(self.layers) - len(shown)} layers are not shown: see .layers")
+        return "\n".join([*text_rows, *_LEGEND])
 
     def _contents(self) -> dict[str, Any]:
         first = next((layer.name for layer in self.layers if not layer), None)
@@ -162,38 +162,45 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
         raise ValueError(msg)
     library = next((y for y in as_tuple(x) if library_of(y) is not None), None)
     ours = theirs = inputs_of(x)
-    found: list[Layer] = []
-    for (own, f), (other, g) in zip(fs, gs, strict=True):
-        name = own if own == other else f"{own} / {other}"
-        likes = as_tuple(x) if not found else [library if library is not None else y for y in ours]
-        both = unlimited_implementation(own, f, likes), unlimited_implementation(other, g, likes)
+    compared: list[Layer] = []
+    for (f_name, f), (g_name, g) in zip(fs, gs, strict=True):
+        name = f_name if f_name == g_name else f"{f_name} / {g_name}"
+        likes = (
+            as_tuple(x) if not compared else [library if library is not None else y for y in ours]
+        )
+        both = (
+            unlimited_implementation(f_name, f, likes),
+            unlimited_implementation(g_name, g, likes),
+        )
         # Units are those of g's layer, and of f's where it is g's that is not finite.
         form, length = format_of(ours, None), longest_axis(ours)
-        ask = Evidence(both[1], both[0], ours, form, widens="fg", length=length)
-        _require(ask.result_f, "gs", other)
-        _require(ask.result_g, "fs", own)
+        evidence = Evidence(both[1], both[0], ours, form, widens="fg", length=length)
+        _require(evidence.result_f, "gs", g_name)
+        _require(evidence.result_g, "fs", f_name)
         if not any(map(is_perturbable, ours)):
-            ask.form = format_of_results(ask.result_f, ask.result_g)
-        new = _compared(ask, ask.result_g, ask.result_f)
+            evidence.form = format_of_results(evidence.result_f, evidence.result_g)
+        new = _compared(evidence, evidence.result_g, evidence.result_f)
         if new.problem is not None:
-            found.append(Layer(name, new, new))
+            compared.append(Layer(name, new, new))
             break
         after = (
-            ask.result_f if theirs is ours else unlimited_implementation(other, g, likes)(theirs)
+            evidence.result_f
+            if theirs is ours
+            else unlimited_implementation(g_name, g, likes)(theirs)
         )
-        _require(after, "gs", other)
-        found.append(Layer(name, new, _compared(ask, ask.result_g, after)))
-        ours, theirs = ask.result_g.arrays, after.arrays
-    return Layers(tuple(found))
+        _require(after, "gs", g_name)
+        compared.append(Layer(name, new, _compared(evidence, evidence.result_g, after)))
+        ours, theirs = evidence.result_g.arrays, after.arrays
+    return Layers(tuple(compared))
 
 
-def _layers(given: Any, name: str) -> list[tuple[str, Any]]:
+def _layers(items: Any, name: str) -> list[tuple[str, Any]]:
     """Return layers, which may come from an iterator, as torch's named_children()."""
-    if not np.iterable(given) or isinstance(given, dict):
-        kind = type(given).__name__
+    if not np.iterable(items) or isinstance(items, dict):
+        kind = type(items).__name__
         msg = f"{name} must be a sequence of (name, callable), got {kind}"
         raise TypeError(msg + (": pass its .items()" if kind == "dict" else ""))
-    layers = list(given)
+    layers = list(items)
     for k, item in enumerate(layers):
         if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
             msg = f"{name}[{k}] must be a tuple of a name and a callable, got {item!r:.60}"
@@ -202,11 +209,11 @@ def _layers(given: Any, name: str) -> list[tuple[str, Any]]:
     return layers
 
 
-def _require(answer: Result, side: str, name: str) -> None:
-    if answer.error is not None:
-        answer.error.add_note(f"raised by layer {name!r} of {side}")
-        raise answer.error
+def _require(result: Result, argument: str, name: str) -> None:
+    if result.error is not None:
+        result.error.add_note(f"raised by layer {name!r} of {argument}")
+        raise result.error
 
 
-def _compared(ask: Evidence, answer: Result, expected: Result) -> Trial:
-    return trial(ask.g.name, answer, expected, lambda: ask.scale, ask.allowed)
+def _compared(evidence: Evidence, result: Result, expected: Result) -> Trial:
+    return trial(evidence.g.name, result, expected, lambda: evidence.scale, evidence.allowed)

@@ -23,21 +23,23 @@ def order_figure(nodes: Sequence[Sequence[int]], sizes: Sequence[int], title: st
     figure = new_figure(figsize=(min(12, 4 + n / 8), 4.5), layout="constrained")
     axes = figure.subplots()
     leaves = _leaves(n, nodes)
-    place = np.empty(len(sizes))
-    place[leaves] = np.arange(n)
+    position = np.empty(len(sizes))
+    position[leaves] = np.arange(n)
     height = np.array(sizes, float)
-    lines = []
+    segments = []
     for k, parts in enumerate(nodes, start=n):
-        place[k] = np.mean([place[part] for part in parts])
+        position[k] = np.mean([position[part] for part in parts])
         for part in parts:
             # Of many elements stems would be a wall.
             foot = height[part] if n <= _FEW or part >= n else height[k] / 1.3
-            lines.append([(place[part], foot), (place[part], height[k])])
-        ends = [place[part] for part in parts]
-        lines.append([(min(ends), height[k]), (max(ends), height[k])])
+            segments.append([(position[part], foot), (position[part], height[k])])
+        ends = [position[part] for part in parts]
+        segments.append([(min(ends), height[k]), (max(ends), height[k])])
     from matplotlib.collections import LineCollection
 
-    axes.add_collection(LineCollection(lines, colors="#4878a8", linewidths=1 if n <= _FEW else 0.5))
+    axes.add_collection(
+        LineCollection(segments, colors="#4878a8", linewidths=1 if n <= _FEW else 0.5)
+    )
     axes.set_yscale("log", base=2)
     axes.set(xlim=(-1, n), ylim=(0.8, 1.3 * n))
     axes.set_ylabel("elements in the sum")
@@ -59,14 +61,14 @@ def _leaves(n: int, nodes: Sequence[Sequence[int]]) -> list[int]:
     first = list(range(n))
     for parts in nodes:
         first.append(min(first[part] for part in parts))
-    found, waiting = [], [len(first) - 1]
+    elements, waiting = [], [len(first) - 1]
     while waiting:
         k = waiting.pop()
         if k < n:
-            found.append(k)
+            elements.append(k)
         else:
             waiting += sorted(nodes[k - n], key=lambda part: -first[part])
-    return found
+    return elements
 
 
 def layers_figure(

@@ -88,48 +88,48 @@ class Range(Report):
 
 def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     """Compare with the wider format, as it is and rescaled by powers of two."""
-    subject = ProbedFunction(f, inputs)
-    ask, plain = subject.evidence, subject.result
-    if ask.reference is not None:
-        exact, unit = ask.reference[1], subject.noise_level
+    probed = ProbedFunction(f, inputs)
+    evidence, plain = probed.evidence, probed.result
+    if evidence.reference is not None:
+        exact, unit = evidence.reference[1], probed.noise_level
     else:
-        found = _elsewhere(subject)
-        if found is None:
-            return _unknown(subject)
-        exact, unit = found, result_roundoffs(found, ask.roundoff)
+        rescaled_result = _elsewhere(probed)
+        if rescaled_result is None:
+            return _unknown(probed)
+        exact, unit = rescaled_result, result_roundoffs(rescaled_result, evidence.roundoff)
     numbers, reference = plain.numbers(np.float64), exact.numbers(np.longdouble)
-    largest = plain.repeat_each(np.array([_limit(x, ask.form) for x in plain.arrays]))
+    largest = plain.repeat_each(np.array([_limit(x, evidence.form) for x in plain.arrays]))
     fits = np.isfinite(reference) & (np.abs(reference) <= largest)
     lost = fits & ~np.isfinite(numbers)
     nonfinite = int(lost.sum())
     first = _index(int(np.argmax(lost)), plain) if nonfinite else None
 
-    def error_of(answer: Result) -> float:
-        return in_units(plain, np.where(fits, difference(answer, exact), 0.0), unit)[0]
+    def error_of(result: Result) -> float:
+        return in_units(plain, np.where(fits, difference(result, exact), 0.0), unit)[0]
 
     error = error_of(plain)
     best: tuple[float, int, int] | None = None
     homogeneous = []
-    for which, chosen in _arguments(subject):
-        degrees = _law(subject, chosen)[0]
+    for which, chosen in _arguments(probed):
+        degrees = _law(probed, chosen)[0]
         if degrees is None:
             continue
         homogeneous.append(which)
-        if not nonfinite and error <= ask.allowed:
+        if not nonfinite and error <= evidence.allowed:
             continue
-        for k in _exponents(subject, chosen):
-            answer = unscaled(subject.implementation(scaled(subject.inputs, chosen, k)), degrees, k)
-            if comparable(answer, exact):
-                size = error_of(answer)
+        for k in _exponents(probed, chosen):
+            result = unscaled(probed.implementation(scaled(probed.inputs, chosen, k)), degrees, k)
+            if comparable(result, exact):
+                size = error_of(result)
                 if best is None or size < best[0]:
                     best = size, which, k
     # Any error is less than that of an infinite result.
-    least = error / _FALLS if error < math.inf else ask.allowed
+    least = error / _FALLS if error < math.inf else evidence.allowed
     helped = best is not None and best[0] <= least
     rescaled, argument, exponent = best if best and helped else (error, None, None)
-    what = "all inputs" if argument in (-1, None) else f"input {subject.nest.titles[argument]}"
+    what = "all inputs" if argument in (-1, None) else f"input {probed.nest.titles[argument]}"
     kind, reason = _judged(
-        *(ask.form, nonfinite, numbers.size, first, error, rescaled, what, exponent)
+        *(evidence.form, nonfinite, numbers.size, first, error, rescaled, what, exponent)
     )
     beyond = int(np.sum(np.isfinite(reference) & ~fits))
     if beyond:
@@ -137,12 +137,12 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     endless = int(np.sum(~np.isfinite(reference)))
     if endless:
         reason += f"; {endless} of {numbers.size} are not finite in higher precision, either"
-    owners = (*subject.nest.owners, -1)  # of -1, which is all
+    owners = (*probed.nest.owners, -1)  # of -1, which is all
     return Range(
-        *(kind, reason, ask.form, nonfinite, first),
+        *(kind, reason, evidence.form, nonfinite, first),
         tuple(dict.fromkeys(owners[which] for which in homogeneous)),
         None if argument is None else owners[argument],
-        *(exponent, error, rescaled, ask.allowed),
+        *(exponent, error, rescaled, evidence.allowed),
     )
 
 
@@ -159,24 +159,24 @@ def _judged(
     if not nonfinite and exponent is None:
         return "FITS", f"no overflow or underflow in {form} (error {as_multiple(error)})"
     kind = "UNDERFLOW" if exponent is not None and exponent > 0 else "OVERFLOW"
-    found = []
+    reasons = []
     if nonfinite:
-        found.append(
+        reasons.append(
             f"{nonfinite} of {size} results are not finite although they fit {form}, "
             f"first at index {first}"
         )
     if exponent is not None:
-        found.append(
+        reasons.append(
             f"with {what} times 2**{exponent} the error falls from {error:.3g} to "
             f"{as_multiple(rescaled)}"
         )
-    return kind, "; ".join(found)
+    return kind, "; ".join(reasons)
 
 
-def _unknown(subject: ProbedFunction) -> Range:
+def _unknown(probed: ProbedFunction) -> Range:
     reason = "f does not run in higher precision and is not homogeneous: losses would not be seen"
     nan = math.nan
-    form, allowed = subject.evidence.form, subject.evidence.allowed
+    form, allowed = probed.evidence.form, probed.evidence.allowed
     return Range("UNKNOWN", reason, form, 0, None, (), None, None, nan, nan, allowed)
 
 
@@ -187,16 +187,16 @@ def _limit(x: NDArray, form: str) -> float:
     return min(float(np.finfo(x.dtype).max), FORMATS[form].largest)
 
 
-def _index(position: int, answer: Result) -> tuple[int, ...]:
-    output, own = answer.locate(position)
-    return (output, *own) if len(answer.arrays) > 1 else own
+def _index(position: int, result: Result) -> tuple[int, ...]:
+    output, index = result.locate(position)
+    return (output, *index) if len(result.arrays) > 1 else index
 
 
-def _arguments(subject: ProbedFunction) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _arguments(probed: ProbedFunction) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Give each input that has a scale, and all of them."""
     chosen = tuple(
         k
-        for k, x in enumerate(subject.inputs)
+        for k, x in enumerate(probed.inputs)
         if is_perturbable(x) and x.any() and np.isfinite(np.abs(x).max())
     )
     for k in chosen:
@@ -205,37 +205,38 @@ def _arguments(subject: ProbedFunction) -> Iterator[tuple[int, tuple[int, ...]]]
         yield -1, chosen
 
 
-def _exponents(subject: ProbedFunction, chosen: tuple[int, ...]) -> list[int]:
+def _exponents(probed: ProbedFunction, chosen: tuple[int, ...]) -> list[int]:
     """Return ways to rescale: the largest number to about 1, and far up and down."""
-    to_one = _to_one(subject, chosen)
-    far = -FORMATS[subject.evidence.form].lowest // 4
+    to_one = _to_one(probed, chosen)
+    far = -FORMATS[probed.evidence.form].lowest // 4
     return sorted({k for k in (to_one, to_one + far, to_one - far) if k}, key=abs)
 
 
-def _to_one(subject: ProbedFunction, chosen: tuple[int, ...]) -> int:
-    largest = max(float(np.abs(subject.inputs[k]).max().astype(float)) for k in chosen)
+def _to_one(probed: ProbedFunction, chosen: tuple[int, ...]) -> int:
+    largest = max(float(np.abs(probed.inputs[k]).max().astype(float)) for k in chosen)
     return -math.frexp(largest)[1]
 
 
-def _law(subject: ProbedFunction, chosen: tuple[int, ...]) -> tuple[list[float] | None, Result]:
+def _law(probed: ProbedFunction, chosen: tuple[int, ...]) -> tuple[list[float] | None, Result]:
     """Return each output's degree if f is homogeneous, and the results that have shown it.
 
     Without a wider format these are of inputs that are rescaled to about 1.
     """
-    if subject.evidence.reference is not None:
-        inputs, here = to_higher_precision(subject.inputs), subject.evidence.reference[1]
-        return degrees_of(here, subject.implementation(scaled(inputs, chosen, STEP))), here
-    k = _to_one(subject, chosen)
+    if probed.evidence.reference is not None:
+        inputs, here = to_higher_precision(probed.inputs), probed.evidence.reference[1]
+        return degrees_of(here, probed.implementation(scaled(inputs, chosen, STEP))), here
+    k = _to_one(probed, chosen)
     here, there = (
-        subject.implementation(scaled(subject.inputs, chosen, shift)) for shift in (k, k + STEP)
+        probed.implementation(scaled(probed.inputs, chosen, shift)) for shift in (k, k + STEP)
     )
     degrees = None if here.error else degrees_of(here, there)
     return degrees, here if degrees is None else unscaled(here, degrees, k)
 
 
-def _elsewhere(subject: ProbedFunction) -> Result | None:
+def _elsewhere(probed: ProbedFunction) -> Result | None:
     """Return results as the power law has them, if there is one."""
-    laws = (_law(subject, chosen) for _, chosen in _arguments(subject))
+    laws = (_law(probed, chosen) for _, chosen in _arguments(probed))
     return next(
-        (found for degrees, found in laws if degrees and found.forms == subject.result.forms), None
+        (result for degrees, result in laws if degrees and result.forms == probed.result.forms),
+        None,
     )

@@ -137,8 +137,10 @@ class SummationOrder(Report):
     def __str__(self) -> str:
         """Return the depth, the name, and the first sums of the first element."""
         plural = "" if self.n == 1 else "s"
-        lines = [f"order of summation of {self.n} element{plural}: {self.name}".removesuffix(": ")]
-        lines.append(
+        text_rows = [
+            f"order of summation of {self.n} element{plural}: {self.name}".removesuffix(": ")
+        ]
+        text_rows.append(
             f"  additions per element: at most {self.depth}, on average "
             f"{sum(self.depths) / self.n:.3g}"
         )
@@ -146,12 +148,12 @@ class SummationOrder(Report):
         for j in range(1, self.n):
             groups.setdefault(self.meet(0, j), []).append(j)
         for size in sorted(groups)[:_GROUPS]:
-            found = groups[size]
-            listed = ", ".join(map(str, found[:8])) + (", ..." if len(found) > 8 else "")
-            lines.append(f"  element 0 meets {listed} in a sum of {size}")
+            elements = groups[size]
+            listed = ", ".join(map(str, elements[:8])) + (", ..." if len(elements) > 8 else "")
+            text_rows.append(f"  element 0 meets {listed} in a sum of {size}")
         if len(groups) > _GROUPS:
-            lines.append("  and others in larger sums")
-        return "\n".join(lines)
+            text_rows.append("  and others in larger sums")
+        return "\n".join(text_rows)
 
     def _contents(self) -> dict[str, Any]:
         return super()._contents() | {"name": self.name, "depth": self.depth}
@@ -179,10 +181,10 @@ class SummationOrder(Report):
 def of_summation(f: Callable[..., Any], n: int, dtype: Any) -> SummationOrder:
     """Ask which elements are swallowed, and build the tree."""
     require_callable(f=f)
-    asked = _Masks(f, n, np.dtype(dtype))
+    masks = _Masks(f, n, np.dtype(dtype))
     nodes: list[tuple[int, ...]] = []
-    _build(asked, list(range(n)), n, nodes)
-    return SummationOrder(n, tuple(nodes), asked.calls)
+    _build(masks, list(range(n)), n, nodes)
+    return SummationOrder(n, tuple(nodes), masks.calls)
 
 
 class _Masks:
@@ -218,13 +220,13 @@ class _Masks:
         return self.n - count
 
 
-def _no_order(found: str) -> ValueError:
-    msg = f"f has no single order of summation: {found}; it sums exactly, or is not a sum"
+def _no_order(observation: str) -> ValueError:
+    msg = f"f has no single order of summation: {observation}; it sums exactly, or is not a sum"
     return ValueError(msg)
 
 
 def _build(
-    asked: _Masks, elements: list[int], within: int, nodes: list[tuple[int, ...]]
+    masks: _Masks, elements: list[int], within: int, nodes: list[tuple[int, ...]]
 ) -> list[int]:
     """
     Build the tree of some elements, and return its parts: one, but if all meet only `within`.
@@ -236,16 +238,16 @@ def _build(
     groups: dict[int, list[int]] = {}
     for j in elements:
         if j != pivot:
-            groups.setdefault(asked.meet(pivot, j), []).append(j)
+            groups.setdefault(masks.meet(pivot, j), []).append(j)
     parts, have = [pivot], 1
     for size in sorted(groups):
         group = groups[size]
         have += len(group)
-        own = _build(asked, group, size, nodes)
+        subparts = _build(masks, group, size, nodes)
         if size > within or (have != size and (size != within or have != len(elements))):
             raise _no_order(f"element {pivot} meets {len(group)} others in a sum of {size}")
-        parts = [*parts, *own]
+        parts = [*parts, *subparts]
         if have == size:
             nodes.append(tuple(parts))
-            parts = [asked.n + len(nodes) - 1]
+            parts = [masks.n + len(nodes) - 1]
     return parts

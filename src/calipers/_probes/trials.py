@@ -158,12 +158,12 @@ class Trials(Report):
         verdict = "equal" if self.equal else "equal within rounding" if self else "not equal"
         if self.trials and not self.equal:
             verdict += f" (limit {as_multiple(self.trials[0].allowed)})"
-        lines: list[str] = []
+        text_rows: list[str] = []
         for text in _listed(self.trials):
-            lines += wrapped(text, "  ", "    ", most=2, width=_WIDTH)
-        if len(lines) > _MAX_LINES:
-            lines[_MAX_LINES:] = ["  and more: see .trials"]
-        return "\n".join([f"{self.question}: {verdict}", *lines])
+            text_rows += wrapped(text, "  ", "    ", most=2, width=_WIDTH)
+        if len(text_rows) > _MAX_LINES:
+            text_rows[_MAX_LINES:] = ["  and more: see .trials"]
+        return "\n".join([f"{self.question}: {verdict}", *text_rows])
 
     def _contents(self) -> dict[str, Any]:
         return {
@@ -189,12 +189,14 @@ def _listed(trials: tuple[Trial, ...]) -> list[str]:
     return texts
 
 
-def describe_difference(found: Trial, limit: float | None = None) -> str:
+def describe_difference(compared: Trial, limit: float | None = None) -> str:
     """Write how large the differences are; infinite ones, as between integers, have no unit."""
-    told = differing(found.differing, found.size)
-    if math.isinf(found.largest):
-        return f"{told}, by more than rounding can explain"
-    return f"{told} by {as_multiple(found.units, limit)}, the largest by {found.largest:.3g} x"
+    text = differing(compared.differing, compared.size)
+    if math.isinf(compared.largest):
+        return f"{text}, by more than rounding can explain"
+    return (
+        f"{text} by {as_multiple(compared.units, limit)}, the largest by {compared.largest:.3g} x"
+    )
 
 
 def unlimited_implementation(name: str, f: Callable[..., Any], likes: Any) -> Implementation:
@@ -216,8 +218,8 @@ class ProbedFunction:
         self.inputs = inputs_of(nest.leaves, nest.names)
         self.implementation = unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves)
         form, length = format_of(self.inputs, None), longest_axis(self.inputs)
-        sides = self.implementation, self.implementation
-        self.evidence = Evidence(*sides, self.inputs, form, widens="f", length=length, seed=seed)
+        pair = self.implementation, self.implementation
+        self.evidence = Evidence(*pair, self.inputs, form, widens="f", length=length, seed=seed)
         self.result = self.evidence.result_f
         if self.result.error is not None:
             raise self.result.error
@@ -237,33 +239,39 @@ class ProbedFunction:
                 standard[1],
                 1.0,
             )
-        own = result_roundoffs(self.result, self.evidence.roundoff)
+        roundoffs = result_roundoffs(self.result, self.evidence.roundoff)
         if not comparable(again, before):
-            return own
+            return roundoffs
         changes = share * difference(again, before)
         # Else it was not the inputs' moves that moved a result.
-        parts = zip(*map(self.result.split, (changes, unit, own)), strict=True)
-        return np.concatenate([moved if _is_steady(d, moved) else o for d, moved, o in parts])
+        parts = zip(*map(self.result.split, (changes, unit, roundoffs)), strict=True)
+        return np.concatenate([level if _is_steady(d, level) else o for d, level, o in parts])
 
-    def compare(self, name: str, answer: Result) -> Trial:
+    def compare(self, name: str, result: Result) -> Trial:
         """Compare an answer with that at the inputs themselves."""
-        return trial(name, answer, self.result, lambda: self.noise_level, self.evidence.allowed)
+        return trial(name, result, self.result, lambda: self.noise_level, self.evidence.allowed)
 
-    def compare_rows(self, name: str, answer: Result, rows: Any, n: int) -> Trial:
+    def compare_rows(self, name: str, result: Result, rows: Any, n: int) -> Trial:
         """Compare an answer with rows of that at all n, as far as results have such an axis."""
-        kept = [k for k, x in enumerate(self.result.arrays) if x.shape[:1] == (n,)]
-        names, dtypes = (tuple(x[k] for k in kept) for x in (self.result.names, self.result.dtypes))
-        arrays = tuple(self.result.arrays[k][rows] for k in kept)
+        row_results = [k for k, x in enumerate(self.result.arrays) if x.shape[:1] == (n,)]
+        names, dtypes = (
+            tuple(x[k] for k in row_results) for x in (self.result.names, self.result.dtypes)
+        )
+        arrays = tuple(self.result.arrays[k][rows] for k in row_results)
         expected = Result(arrays, names=names, native_dtypes=dtypes)
-        if answer.error is None and len(answer.arrays) == len(self.result.arrays):
-            own, dtypes = (tuple(x[k] for k in kept) for x in (answer.names, answer.dtypes))
-            answer = Result(tuple(answer.arrays[k] for k in kept), names=own, native_dtypes=dtypes)
+        if result.error is None and len(result.arrays) == len(self.result.arrays):
+            names_here, dtypes = (
+                tuple(x[k] for k in row_results) for x in (result.names, result.dtypes)
+            )
+            result = Result(
+                tuple(result.arrays[k] for k in row_results), names=names_here, native_dtypes=dtypes
+            )
 
         def unit() -> NDArray:
             units = self.result.split(self.noise_level)
-            return np.concatenate([units[k].reshape(n, -1)[rows].reshape(-1) for k in kept])
+            return np.concatenate([units[k].reshape(n, -1)[rows].reshape(-1) for k in row_results])
 
-        return trial(name, answer, expected, unit, self.evidence.allowed)
+        return trial(name, result, expected, unit, self.evidence.allowed)
 
 
 def _is_steady(changes: NDArray, unit: NDArray) -> bool:
@@ -273,20 +281,20 @@ def _is_steady(changes: NDArray, unit: NDArray) -> bool:
 
 
 def trial(
-    name: str, answer: Result, expected: Result, unit: Callable[[], NDArray], allowed: float
+    name: str, result: Result, expected: Result, unit: Callable[[], NDArray], allowed: float
 ) -> Trial:
     """Compare two answers; units are asked for only where bits differ."""
     size = sum(x.size for x in expected.arrays)
-    problem = _problem(answer, expected)
+    problem = _problem(result, expected)
     if problem is not None:
         return Trial(name, size, size, math.inf, math.inf, allowed, problem)
-    pairs = zip(answer.arrays, expected.arrays, strict=True)
+    pairs = zip(result.arrays, expected.arrays, strict=True)
     differing = sum(_differing(a, b) for a, b in pairs)
     if not differing:
         return Trial(name, size, 0, 0.0, 0.0, allowed)
-    apart, unit_of = difference(answer, expected), unit()
-    units, largest = in_units(expected, apart, unit_of)
-    if (expected.integers & (unit_of < 0.5) & (apart != 0)).any():
+    errors, unit_of = difference(result, expected), unit()
+    units, largest = in_units(expected, errors, unit_of)
+    if (expected.integers & (unit_of < 0.5) & (errors != 0)).any():
         largest = math.inf  # rounding moves none of them to the next one
     return Trial(name, size, differing, units, largest, allowed)
 
@@ -303,36 +311,40 @@ def in_units(like: Result, d: NDArray, unit: NDArray) -> tuple[float, float]:
 
 
 def _in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
-    known = np.isfinite(unit)
+    finite = np.isfinite(unit)
     if not np.isfinite(d).all():
         return math.inf, math.inf
     # Their squares may be out of range.
-    scale = float(np.max(unit[known], initial=0.0)) or 1.0
+    scale = float(np.max(unit[finite], initial=0.0)) or 1.0
     with np.errstate(all="ignore"):
         d, unit = d / scale, unit / scale
         # A small result may have lost accuracy beside large ones.
-        floor = np.maximum(unit[known], math.sqrt(np.mean(unit[known] ** 2)) if known.any() else 0)
-        far = np.abs(d[known])
+        floor = np.maximum(
+            unit[finite], math.sqrt(np.mean(unit[finite] ** 2)) if finite.any() else 0
+        )
+        far = np.abs(d[finite])
         largest = float(np.max(np.where(far > 0, far / floor, 0.0), initial=0.0))
     return error_norms(d, unit).robust, largest
 
 
-def _problem(answer: Result, expected: Result) -> str | None:
+def _problem(result: Result, expected: Result) -> str | None:
     """Tell why two answers have nothing to compare."""
-    if answer.error is not None:
-        return f"f raises {one_line_error(answer.error)}"
-    if answer.names != expected.names:
-        own, other = (", ".join(dict.fromkeys(filter(None, x.names))) for x in (answer, expected))
-        if own == other:
-            counts = (join_or_none(tuple(Counter(x.names).values())) for x in (answer, expected))
+    if result.error is not None:
+        return f"f raises {one_line_error(result.error)}"
+    if result.names != expected.names:
+        actual_names, other = (
+            ", ".join(dict.fromkeys(filter(None, x.names))) for x in (result, expected)
+        )
+        if actual_names == other:
+            counts = (join_or_none(tuple(Counter(x.names).values())) for x in (result, expected))
             return "number of results {} instead of {}".format(*counts)
-        return f"results are named {own or 'nothing'} instead of {other or 'nothing'}"
+        return f"results are named {actual_names or 'nothing'} instead of {other or 'nothing'}"
     for name in ("shape", "dtype"):
-        a, b = (tuple(getattr(x, name) for x in y.arrays) for y in (answer, expected))
+        a, b = (tuple(getattr(x, name) for x in y.arrays) for y in (result, expected))
         if a != b:
             return f"{name} {join_or_none(a)} instead of {join_or_none(b)}"
-    if answer.dtypes != expected.dtypes:
-        return f"dtype {join_or_none(answer.dtypes)} instead of {join_or_none(expected.dtypes)}"
+    if result.dtypes != expected.dtypes:
+        return f"dtype {join_or_none(result.dtypes)} instead of {join_or_none(expected.dtypes)}"
     return None
 
 
@@ -343,12 +355,12 @@ def _differing(a: NDArray, b: NDArray) -> int:
 
 def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
     """Ask for rows, some rows and rows in a different order."""
-    subject = ProbedFunction(f, inputs, seed)
-    batched = subject.nest.leaf_indices(batch)
-    n = subject.inputs[batched[0]].shape[0]
-    if not any(x.shape[:1] == (n,) for x in subject.result.arrays):
+    probed = ProbedFunction(f, inputs, seed)
+    batched = probed.nest.leaf_indices(batch)
+    n = probed.inputs[batched[0]].shape[0]
+    if not any(x.shape[:1] == (n,) for x in probed.result.arrays):
         msg = f"f must return a row for each of the {n} rows of inputs[{batch[0]}], got shapes "
-        raise ValueError(msg + join_or_none(subject.result.shapes))
+        raise ValueError(msg + join_or_none(probed.result.shapes))
     order = np.random.default_rng(seed).permutation(n)
     if (order == np.arange(n)).all():
         order = order[::-1]
@@ -358,26 +370,30 @@ def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: i
     parts["rows in a different order"] = order
     trials = []
     for name, rows in parts.items():
-        some = [x[rows] if k in batched else x for k, x in enumerate(subject.inputs)]
-        trials.append(subject.compare_rows(name, subject.implementation(some), rows, n))
+        some = [x[rows] if k in batched else x for k, x in enumerate(probed.inputs)]
+        trials.append(probed.compare_rows(name, probed.implementation(some), rows, n))
     return Trials("f of some rows compared with f of all rows", tuple(trials))
 
 
 def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
     """Ask with the same numbers elsewhere in memory."""
-    subject = ProbedFunction(f, inputs)
-    given = [x.copy(order="C") if isinstance(x, np.ndarray) else x for x in subject.inputs]
-    subject.result = subject.implementation(given)
-    sent = subject.implementation.convert
+    probed = ProbedFunction(f, inputs)
+    contiguous = [x.copy(order="C") if isinstance(x, np.ndarray) else x for x in probed.inputs]
+    probed.result = probed.implementation(contiguous)
+    sent = probed.implementation.convert
     assert sent is not None
 
     def shared(x: Any, like: Any) -> Any:
         # A copy of a library's own would have a layout of its own.
-        own = sent(x, like)
-        library = library_of(own)
-        return own if library is None or library.device(own) != "cpu" else library.from_numpy(x)
+        converted = sent(x, like)
+        library = library_of(converted)
+        return (
+            converted
+            if library is None or library.device(converted) != "cpu"
+            else library.from_numpy(x)
+        )
 
-    direct = unlimited_implementation("f", subject.implementation.call, subject.nest.leaves)
+    direct = unlimited_implementation("f", probed.implementation.call, probed.nest.leaves)
     # What it is given are copies already, and to copy one again would align it.
     direct.convert, direct.copies = shared, False
     ways: dict[str, Callable[[NDArray], NDArray]] = {
@@ -387,17 +403,17 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
     }
     trials = []
     for name, way in ways.items():
-        arrays = [way(x) if isinstance(x, np.ndarray) else x for x in given]
-        trials.append(subject.compare(name, direct(arrays)))
+        arrays = [way(x) if isinstance(x, np.ndarray) else x for x in contiguous]
+        trials.append(probed.compare(name, direct(arrays)))
     return Trials("f with other memory layouts", tuple(trials))
 
 
 def of_repeats(f: Callable[..., Any], inputs: Any, times: int) -> Trials:
     """Ask again."""
-    subject = ProbedFunction(f, inputs)
+    probed = ProbedFunction(f, inputs)
     # All before any other call: f may count its calls.
-    answers = [subject.implementation(subject.inputs) for _ in range(times - 1)]
-    trials = [subject.compare(f"call {k}", answer) for k, answer in enumerate(answers, start=2)]
+    results = [probed.implementation(probed.inputs) for _ in range(times - 1)]
+    trials = [probed.compare(f"call {k}", result) for k, result in enumerate(results, start=2)]
     return Trials(f"{times} calls of f", tuple(trials))
 
 

@@ -37,7 +37,7 @@ from .reduced_precision import narrowed_inputs, noise_in_between
 from .rounding import within_rounding
 
 
-def with_integers_as_numbers(q: Evidence, verdict: Verdict) -> tuple[Verdict, Evidence]:
+def with_integers_as_numbers(e: Evidence, verdict: Verdict) -> tuple[Verdict, Evidence]:
     """
     Judge again as if integers were numbers of the working format, before two functions are told.
 
@@ -46,71 +46,80 @@ def with_integers_as_numbers(q: Evidence, verdict: Verdict) -> tuple[Verdict, Ev
     error: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 1.5), and moves
     by these draw the error anew, as they do of no other function.
     """
-    places = [k for k, x in enumerate(q.inputs) if _counts(x)]
-    known = q.form in ("float32", "float64")
-    found = None
-    if verdict.kind in (BUG, SUSPECT) and places and known and q.reference is not None:
+    positions = [k for k, x in enumerate(e.inputs) if _counts(x)]
+    has_float_format = e.form in ("float32", "float64")
+    judged = None
+    if (
+        verdict.kind in (BUG, SUSPECT)
+        and positions
+        and has_float_format
+        and e.reference is not None
+    ):
         with suppress(BudgetError):
-            found = _as_numbers(q, places)
-    return found or (verdict, q)
+            judged = _as_numbers(e, positions)
+    return judged or (verdict, e)
 
 
 def _counts(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind in "iu" and bool(x.any())
 
 
-def _as_numbers(q: Evidence, places: list[int]) -> tuple[Verdict, Evidence] | None:
-    inputs = tuple(x.astype(q.form) if k in places else x for k, x in enumerate(q.inputs))
-    numbers = replace(q, inputs=inputs, evidence={})
-    same = all(numbers.results[name].bits() == y.bits() for name, y in q.results.items())
+def _as_numbers(e: Evidence, positions: list[int]) -> tuple[Verdict, Evidence] | None:
+    inputs = tuple(x.astype(e.form) if k in positions else x for k, x in enumerate(e.inputs))
+    numbers = replace(e, inputs=inputs, evidence={})
+    same = all(numbers.results[name].bits() == y.bits() for name, y in e.results.items())
     standing = numbers.reference is not None
-    if not (same and standing and _is_smooth(numbers, places) and _is_drawn_anew(numbers)):
+    if not (same and standing and _is_smooth(numbers, positions) and _is_drawn_anew(numbers)):
         return None
-    found = within_rounding(numbers)
-    if found is None or found.kind not in (AMPLIFIED, LAYOUT, ROUNDING):
+    verdict = within_rounding(numbers)
+    if verdict is None or verdict.kind not in (AMPLIFIED, LAYOUT, ROUNDING):
         return None
-    evidence = q.evidence | numbers.evidence | {"integers_as_numbers": True}
-    numbers.inputs, numbers.evidence = q.inputs, evidence
-    reason = f"with integer inputs treated as {q.form} numbers, {found.reason}"
-    return with_nondeterminism_note(numbers, replace(found, reason=reason)), numbers
+    evidence = e.evidence | numbers.evidence | {"integers_as_numbers": True}
+    numbers.inputs, numbers.evidence = e.inputs, evidence
+    reason = f"with integer inputs treated as {e.form} numbers, {verdict.reason}"
+    return with_nondeterminism_note(numbers, replace(verdict, reason=reason)), numbers
 
 
-def _is_smooth(q: Evidence, places: list[int]) -> bool:
+def _is_smooth(e: Evidence, positions: list[int]) -> bool:
     """Tell whether results move as far as such numbers do: those of labels and lengths jump."""
-    assert q.reference is not None
-    side, r = q.reference
-    moves = Perturbations([q.inputs[k] for k in places])
+    assert e.reference is not None
+    implementation, r = e.reference
+    perturb = Perturbations([e.inputs[k] for k in positions])
     sizes = []
-    for delta in (q.roundoff / FAR, q.roundoff):
+    for delta in (e.roundoff / FAR, e.roundoff):
         changes = []
         for k in range(N_PERTURBATIONS):
-            moved = dict(zip(places, moves(delta, q.seed + 1200 + k, wide=True), strict=True))
-            answer = side([moved.get(i, x) for i, x in enumerate(to_higher_precision(q.inputs))])
-            if not comparable(answer, r):
+            perturbed = dict(
+                zip(positions, perturb(delta, e.seed + 1200 + k, wide=True), strict=True)
+            )
+            result = implementation(
+                [perturbed.get(i, x) for i, x in enumerate(to_higher_precision(e.inputs))]
+            )
+            if not comparable(result, r):
                 return False
-            changes.append(rms_of(difference(answer, r)))
+            changes.append(rms_of(difference(result, r)))
         sizes.append(rms_of(np.array(changes)))
     return sizes[1] > FAR / 2 * sizes[0] > 0
 
 
-def _is_drawn_anew(q: Evidence) -> bool:
+def _is_drawn_anew(e: Evidence) -> bool:
     """Tell whether a few last places make another difference of it."""
-    found = [
-        q.similarity(FEW * q.roundoff, q.seed + 1250 + k) or 0.0 for k in range(N_PERTURBATIONS)
+    cosines = [
+        e.similarity(FEW * e.roundoff, e.seed + 1250 + k) or 0.0 for k in range(N_PERTURBATIONS)
     ]
-    likeness = q.evidence["likeness_nearby"] = float(np.mean(found))
-    return likeness < STEADY
+    similarity = e.evidence["likeness_nearby"] = float(np.mean(cosines))
+    return similarity < STEADY
 
 
 DiagnosisRule = Callable[[Evidence], Verdict | None]
 
 
-def decide(q: Evidence) -> Verdict:
+def decide(e: Evidence) -> Verdict:
     """Apply the rules until one decides."""
     for rule in RULES:
-        verdict = rule(q)
+        verdict = rule(e)
         if verdict is not None:
-            return with_nondeterminism_note(q, verdict)
+            return with_nondeterminism_note(e, verdict)
     raise AssertionError  # the last rule always decides
 
 

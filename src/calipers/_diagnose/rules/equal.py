@@ -26,23 +26,23 @@ from .nondeterminism import judge_repeats, unwritten
 _ENOUGH = 4  # calls that are left: two elsewhere, and two that tell of repeating
 
 
-def one_raises(q: Evidence) -> Verdict | None:
-    f, g = q.result_f, q.result_g
+def one_raises(e: Evidence) -> Verdict | None:
+    f, g = e.result_f, e.result_g
     if f.error is None and g.error is None:
         return None
     errors = [
-        f"{name} raises {one_line_error(answer.error)}"
-        for name, answer in (("f", f), ("g", g))
-        if answer.error is not None
+        f"{name} raises {one_line_error(result.error)}"
+        for name, result in (("f", f), ("g", g))
+        if result.error is not None
     ]
     alone = "" if len(errors) == 2 else f"; {'g' if f.error else 'f'} does not"
-    return Verdict(RAISES, " and ".join(errors) + alone + _how_called(q))
+    return Verdict(RAISES, " and ".join(errors) + alone + _how_called(e))
 
 
-def _how_called(q: Evidence) -> str:
+def _how_called(e: Evidence) -> str:
     """Say how f and g were called, where that may be why they raise."""
-    errors, count = [q.result_f.error, q.result_g.error], len(q.inputs)
-    alone = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iufc" for x in q.inputs)
+    errors, count = [e.result_f.error, e.result_g.error], len(e.inputs)
+    alone = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iufc" for x in e.inputs)
     if count > 1 and alone and all(isinstance(error, TypeError) for error in errors):
         return (
             f"; they are called with {count} arguments, one for each number in inputs: pass a "
@@ -52,9 +52,9 @@ def _how_called(q: Evidence) -> str:
         return "; they are called with 1 argument: pass several as a tuple, inputs=(a, b)"
     if loaded_libraries() and any("ndarray" in str(error) for error in errors):
         return "; it is called with NumPy arrays: pass tensors if it needs tensors"
-    for name, answer in q.results.items():
-        library = q.implementations[name].array_library
-        if isinstance(answer.error, TypeError) and library != "NumPy":
+    for name, result in e.results.items():
+        library = e.implementations[name].array_library
+        if isinstance(result.error, TypeError) and library != "NumPy":
             return (
                 f"; {name} is called with arrays of {library}: convert them with np.asarray in "
                 f"{name} if it needs NumPy arrays"
@@ -62,14 +62,14 @@ def _how_called(q: Evidence) -> str:
     return ""
 
 
-def other_shapes(q: Evidence) -> Verdict | None:
+def other_shapes(e: Evidence) -> Verdict | None:
     """Results that are not compared: of other shapes, complex on one side, or by other names."""
-    _join(q)
-    f, g = q.result_f.shapes, q.result_g.shapes
-    reason = describe_name_mismatch(q.result_f, q.result_g)
+    _join(e)
+    f, g = e.result_f.shapes, e.result_g.shapes
+    reason = describe_name_mismatch(e.result_f, e.result_g)
     if reason is not None:
         return Verdict(BUG, reason)
-    if q.result_f.forms == q.result_g.forms:
+    if e.result_f.forms == e.result_g.forms:
         return None
     if f == g:
         reason = "only one of f and g returns complex numbers"
@@ -77,23 +77,23 @@ def other_shapes(q: Evidence) -> Verdict | None:
     return Verdict(BUG, f"f returns shape {join_or_none(f)}, and g returns shape {join_or_none(g)}")
 
 
-def _join(q: Evidence) -> None:
+def _join(e: Evidence) -> None:
     """Take several numbers for an array, where the other side gives one: row by row, say."""
-    f, g = q.result_f.joined(), q.result_g.joined()
-    if f.shapes == q.result_g.shapes:
-        q.f.merges_numbers, q.result_f = True, f
-    elif g.shapes == q.result_f.shapes:
-        q.g.merges_numbers, q.result_g = True, g
+    f, g = e.result_f.joined(), e.result_g.joined()
+    if f.shapes == e.result_g.shapes:
+        e.f.merges_numbers, e.result_f = True, f
+    elif g.shapes == e.result_f.shapes:
+        e.g.merges_numbers, e.result_g = True, g
 
 
-def same_bits(q: Evidence) -> Verdict | None:
+def same_bits(e: Evidence) -> Verdict | None:
     """Equal to the last bit, and again when asked again; or not the same from call to call."""
-    same = q.result_f.bits() == q.result_g.bits()
-    again = {"f": [q.result_f], "g": [q.result_g]}
-    elsewhere = _differs_when_perturbed(q) if same else None  # between calls that are the same
+    same = e.result_f.bits() == e.result_g.bits()
+    again = {"f": [e.result_f], "g": [e.result_g]}
+    elsewhere = _differs_when_perturbed(e) if same else None  # between calls that are the same
     for _ in range(1 if same else 2):
-        again["f"].append(q.f(q.inputs))
-        again["g"].append(q.g(q.inputs))
+        again["f"].append(e.f(e.inputs))
+        again["g"].append(e.g(e.inputs))
     changed = _changed(again)
     if changed is not None:
         return changed
@@ -108,36 +108,36 @@ def same_bits(q: Evidence) -> Verdict | None:
         for name, (first, *rest) in again.items()
         if any(x.bits() != first.bits() for x in rest)
     ]
-    q.evidence["repeats_differ"] = names
+    e.evidence["repeats_differ"] = names
     if names:
-        return unwritten(again, names) or judge_repeats(q, names, spreads)
+        return unwritten(again, names) or judge_repeats(e, names, spreads)
     if elsewhere is not None:
         return elsewhere
     if same:
-        n = sum(x.size for x in q.result_f.arrays)
+        n = sum(x.size for x in e.result_f.arrays)
         if not n:
             return Verdict(
-                EQUAL, f"f and g return no elements: shape {join_or_none(q.result_f.shapes)}"
+                EQUAL, f"f and g return no elements: shape {join_or_none(e.result_f.shapes)}"
             )
         what, they = ("the result is", "it is") if n == 1 else (f"all {n} results are", "all are")
         # Of which nothing is learnt.
-        nan = f"; {they} NaN" if np.isnan(q.result_f.numbers(np.float64)).all() else ""
+        nan = f"; {they} NaN" if np.isnan(e.result_f.numbers(np.float64)).all() else ""
         return Verdict(EQUAL, f"{what} equal to the last bit, in repeated calls as well{nan}")
     return None
 
 
-def _differs_when_perturbed(q: Evidence) -> Verdict | None:
+def _differs_when_perturbed(e: Evidence) -> Verdict | None:
     """Tell of results that are equal here, and most of them not where all inputs are moved."""
-    if not q.can_perturb or q.f.budget.remaining < _ENOUGH:
+    if not e.can_perturb or e.f.budget.remaining < _ENOUGH:
         return None
-    f, g = q.evaluate_perturbed(2.0**-COARSEST, q.seed + 800)
+    f, g = e.evaluate_perturbed(2.0**-COARSEST, e.seed + 800)
     if not comparable(f, g):
         return None
     sizes = np.abs(f.numbers(np.float64))
-    apart = np.abs(difference(f, g)) > LARGE_DIFFERENCE * np.maximum(sizes, rms_of(sizes))
-    if 2 * np.count_nonzero(apart) <= apart.size:
+    differs = np.abs(difference(f, g)) > LARGE_DIFFERENCE * np.maximum(sizes, rms_of(sizes))
+    if 2 * np.count_nonzero(differs) <= differs.size:
         return None
-    differ = differing(int(np.count_nonzero(apart)), apart.size, "result")
+    differ = differing(int(np.count_nonzero(differs)), differs.size, "result")
     reason = f"equal to the last bit here, but {differ} much after large perturbations of the "
     reason += "inputs: f or g returns a cached result, or they agree for inputs like these only"
     return Verdict(SUSPECT, reason)
@@ -157,28 +157,28 @@ def _changed(again: dict[str, list[Result]]) -> Verdict | None:
     return None
 
 
-def exact_integers(q: Evidence) -> Verdict | None:
+def exact_integers(e: Evidence) -> Verdict | None:
     """Integers and truth values that no rounding makes differ: so they do in the wider format."""
-    here = _integer_differences(q.result_f, q.result_g)
+    here = _integer_differences(e.result_f, e.result_g)
     if here is None or not here.any():
         return None
     reason = differing(int(np.count_nonzero(here)), here.size, "integer")
-    alone = q.result_f.integers.all()  # else the rules that follow tell of the others
-    if not perturbable(q.inputs):
-        return _of_exact_inputs(q, reason) if alone else None
-    if len(q.wide_results) < 2:
+    alone = e.result_f.integers.all()  # else the rules that follow tell of the others
+    if not perturbable(e.inputs):
+        return _of_exact_inputs(e, reason) if alone else None
+    if len(e.wide_results) < 2:
         return None
-    there = _integer_differences(q.wide_results["f"], q.wide_results["g"])
+    there = _integer_differences(e.wide_results["f"], e.wide_results["g"])
     if there is None or not np.array_equal(here, there):
         return None
     reason += ", by as much in higher precision"
-    ties = _ties(q)
+    ties = _ties(e)
     if ties is None:
         return Verdict(BUG, f"{reason}: f and g compute different functions")
     return Verdict(SUSPECT, f"{reason}, {ties}") if alone else None
 
 
-def _of_exact_inputs(q: Evidence, reason: str) -> Verdict:
+def _of_exact_inputs(e: Evidence, reason: str) -> Verdict:
     """
     Judge integers that differ, where inputs are exact: pixels, counts and the like.
 
@@ -187,48 +187,48 @@ def _of_exact_inputs(q: Evidence, reason: str) -> Verdict:
     """
     between = tuple(
         x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind in "iu" else x
-        for x in q.inputs
+        for x in e.inputs
     )
     with suppress(BudgetError):
-        numbers = replace(q, inputs=between, evidence={})
-        same = all(numbers.results[name].bits() == y.bits() for name, y in q.results.items())
+        numbers = replace(e, inputs=between, evidence={})
+        same = all(numbers.results[name].bits() == y.bits() for name, y in e.results.items())
         ties = _ties(numbers) if same and numbers.can_perturb else None
         if ties is not None:
             return Verdict(SUSPECT, f"{reason}, {ties}")
     return Verdict(BUG, f"{reason}, and the inputs are exact: this is not rounding")
 
 
-def integers_at_ties(q: Evidence) -> Verdict | None:
+def integers_at_ties(e: Evidence) -> Verdict | None:
     """Integers that differ at ties alone, beside results that rounding explains."""
-    here = _integer_differences(q.result_f, q.result_g)
-    if here is None or not here.any() or not perturbable(q.inputs):
+    here = _integer_differences(e.result_f, e.result_g)
+    if here is None or not here.any() or not perturbable(e.inputs):
         return None
-    others = ~q.result_f.integers
-    rest = error_norms(q.difference[others], q.scale[others])
-    ties = None if rest.broken or rest.robust > q.allowed else _ties(q)
+    others = ~e.result_f.integers
+    rest = error_norms(e.difference[others], e.scale[others])
+    ties = None if rest.broken or rest.robust > e.allowed else _ties(e)
     if ties is None:
         return None
     reason = differing(int(np.count_nonzero(here)), here.size, "integer")
     return Verdict(SUSPECT, f"{reason}, {ties}")
 
 
-def _ties(q: Evidence) -> str | None:
+def _ties(e: Evidence) -> str | None:
     """Tell of ties, if no integers differ where inputs are moved: zeros, too, if need be."""
     for zeros in (False, True):
-        there = q.evaluate_perturbed(2.0**-COARSEST, q.seed + 820, zeros=zeros)
-        moved = _integer_differences(*there)
-        if moved is None or moved.any():
+        there = e.evaluate_perturbed(2.0**-COARSEST, e.seed + 820, zeros=zeros)
+        changes = _integer_differences(*there)
+        if changes is None or changes.any():
             continue
         # Where nothing between is what integers are, as a year of leap, both sides agree on that.
-        if _vary(*there) or not _vary(q.result_f, q.result_g):
+        if _vary(*there) or not _vary(e.result_f, e.result_g):
             return none_nearby(zeros)
     return None
 
 
-def _vary(*answers: Result) -> bool:
+def _vary(*results: Result) -> bool:
     """Tell whether a side gives integers that are not all of them the same."""
-    own = (x for y in answers for x in y.arrays if x.dtype.kind in "biu" and x.size)
-    return any(bool((x != x.flat[0]).any()) for x in own)
+    integers = (x for y in results for x in y.arrays if x.dtype.kind in "biu" and x.size)
+    return any(bool((x != x.flat[0]).any()) for x in integers)
 
 
 def _integer_differences(a: Result, b: Result) -> NDArray | None:

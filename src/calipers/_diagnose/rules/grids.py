@@ -35,63 +35,63 @@ AGREE_ELSEWHERE = (
 )
 
 
-def at_ties(q: Evidence) -> Verdict | None:
+def at_ties(e: Evidence) -> Verdict | None:
     """
     Recognise differences that are the same in the wider format, and not there nearby.
 
     Where rounding decides at a tie, it decides otherwise in another format; and what is a tie by
     the function itself, as of numbers with the sum 1, is one where the inputs are moved.
     """
-    told = _same(q, q.allowed * q.roundoff) if q.can_perturb else None
-    if told is None:
+    text = _same(e, e.allowed * e.roundoff) if e.can_perturb else None
+    if text is None:
         return None
     # Farther away, one side may be another function: one that is right for one turn, say.
-    for zeros, delta in ((False, _FAR), (True, _FAR), (False, min(_FAR, REDRAW * q.roundoff))):
-        if agree_nearby(q, delta, zeros=zeros, wide=True):
-            return Verdict(SUSPECT, f"{told}, {none_nearby(zeros)}")
+    for zeros, delta in ((False, _FAR), (True, _FAR), (False, min(_FAR, REDRAW * e.roundoff))):
+        if agree_nearby(e, delta, zeros=zeros, wide=True):
+            return Verdict(SUSPECT, f"{text}, {none_nearby(zeros)}")
     return None
 
 
-def no_rounding(q: Evidence) -> Verdict | None:
+def no_rounding(e: Evidence) -> Verdict | None:
     """
     Recognise differences that are the same in the wider format, where a jump is as large.
 
     Where the sides do not both answer in it, what is magnified is so nearby, too, and ties are not:
     unless rounding decides those of the side that does, which is another one in the wider format.
     """
-    if len(q.wide_results) < 2:
-        apart = _beyond(q.allowed * q.roundoff, q.difference, q.result_f)
-        if not apart.any() or _decided_by_rounding(q) or not agree_elsewhere(q):
+    if len(e.wide_results) < 2:
+        large = _beyond(e.allowed * e.roundoff, e.difference, e.result_f)
+        if not large.any() or _decided_by_rounding(e) or not agree_elsewhere(e):
             return None
-        differ = differing(int(np.count_nonzero(apart)), apart.size, "result")
+        differ = differing(int(np.count_nonzero(large)), large.size, "result")
         return Verdict(SUSPECT, f"{differ}, {AGREE_ELSEWHERE}")
-    told = _same(q, LARGE_DIFFERENCE)
-    if told is None:
+    text = _same(e, LARGE_DIFFERENCE)
+    if text is None:
         return None
-    return at_ties(q) or Verdict(SUSPECT, f"{told}, at discontinuities: this is not rounding")
+    return at_ties(e) or Verdict(SUSPECT, f"{text}, at discontinuities: this is not rounding")
 
 
-def _same(q: Evidence, least: float) -> str | None:
+def _same(e: Evidence, least: float) -> str | None:
     """Tell of differences of a share of the results, if the wider format has nearly all of them."""
-    if len(q.wide_results) < 2:
+    if len(e.wide_results) < 2:
         return None
-    f, g = q.wide_results["f"], q.wide_results["g"]
+    f, g = e.wide_results["f"], e.wide_results["g"]
     there = difference(f, g)
-    apart = _beyond(least, q.difference, f) | _beyond(least, there, f)
-    same = apart & (np.abs(q.difference - there) <= LARGE_DIFFERENCE * np.abs(there))
+    large = _beyond(least, e.difference, f) | _beyond(least, there, f)
+    same = large & (np.abs(e.difference - there) <= LARGE_DIFFERENCE * np.abs(there))
     n = int(np.count_nonzero(same))
-    if not n or n < _SAME * np.count_nonzero(apart):
+    if not n or n < _SAME * np.count_nonzero(large):
         return None
     return f"{differing(n, same.size, 'result')}, by as much in higher precision"
 
 
-def _decided_by_rounding(q: Evidence) -> bool:
+def _decided_by_rounding(e: Evidence) -> bool:
     """Tell whether rounding moves what is known in the wider format, and not the other side."""
-    if q.reference is None:
+    if e.reference is None:
         return False
-    r = q.reference[1]
-    off = (difference(q.results[name], r) for name in q.wide_results or q.results)
-    return all(_beyond(q.allowed * q.roundoff, d, r).any() for d in off)
+    r = e.reference[1]
+    off = (difference(e.results[name], r) for name in e.wide_results or e.results)
+    return all(_beyond(e.allowed * e.roundoff, d, r).any() for d in off)
 
 
 def none_nearby(zeros: bool) -> str:
@@ -101,31 +101,31 @@ def none_nearby(zeros: bool) -> str:
 
 
 def agree_nearby(
-    q: Evidence, delta: float = _FAR, *, zeros: bool = False, wide: bool = False
+    e: Evidence, delta: float = _FAR, *, zeros: bool = False, wide: bool = False
 ) -> bool:
     """Tell whether the sides agree wherever inputs are moved: no rounding in them is much."""
     for k in range(_N_PERTURBATIONS):
-        f, g = q.evaluate_perturbed(delta, q.seed + 820 + k, zeros=zeros, wide=wide)
+        f, g = e.evaluate_perturbed(delta, e.seed + 820 + k, zeros=zeros, wide=wide)
         if not comparable(f, g):
             return False
         d = difference(f, g)
-        if not np.isfinite(d).all() or _beyond(q.allowed * q.roundoff, d, f).any():
+        if not np.isfinite(d).all() or _beyond(e.allowed * e.roundoff, d, f).any():
             return False
     return True
 
 
-def _beyond(share: float, d: NDArray, answer: Result) -> NDArray:
+def _beyond(share: float, d: NDArray, result: Result) -> NDArray:
     """Return which differences are more than a share of the results, or of others beside them."""
-    sizes = np.abs(answer.numbers(np.float64))
-    typical = answer.repeat_each(np.array([rms_of(part) for part in answer.split(sizes)]))
+    sizes = np.abs(result.numbers(np.float64))
+    typical = result.repeat_each(np.array([rms_of(part) for part in result.split(sizes)]))
     beyond: NDArray = np.abs(d) > share * np.maximum(sizes, typical)
     return beyond
 
 
-def agree_elsewhere(q: Evidence) -> bool:
+def agree_elsewhere(e: Evidence) -> bool:
     """Tell whether the sides agree where inputs are moved far, and a little: lost digits do not."""
     return any(
-        all(agree_nearby(q, delta, zeros=zeros) for delta in (REDRAW * q.roundoff, _FAR))
+        all(agree_nearby(e, delta, zeros=zeros) for delta in (REDRAW * e.roundoff, _FAR))
         for zeros in (False, True)
     )
 
@@ -144,47 +144,47 @@ _SPARE, _SURE = 4, 64
 _SUBTRAHEND_FACTOR = 2.0**6  # times the largest input or result, or 1: what is subtracted may be
 
 
-def on_a_grid(q: Evidence) -> Verdict | None:
+def on_a_grid(e: Evidence) -> Verdict | None:
     """Recognise results that are numbers of a narrower format, where the other side's are not."""
-    for name, answer, other in (("g", q.result_g, q.result_f), ("f", q.result_f, q.result_g)):
-        form = _grid_elsewhere(q, name, answer)
-        if form is not None and grid_of(q, other) != form:
-            verdict = _held_in(q, name, form)
+    for name, result, other in (("g", e.result_g, e.result_f), ("f", e.result_f, e.result_g)):
+        form = _grid_elsewhere(e, name, result)
+        if form is not None and grid_of(e, other) != form:
+            verdict = _held_in(e, name, form)
             if verdict is not None:
                 return verdict
     return None
 
 
-def _grid_elsewhere(q: Evidence, name: str, answer: Result) -> str | None:
+def _grid_elsewhere(e: Evidence, name: str, result: Result) -> str | None:
     """
     Return the format of results; of few, and of those at moved inputs: few may be plain.
 
     Where no input can be moved, integers say, the few are no accident of float32 alone.
     """
-    numbers = _nonzero(answer)
+    numbers = _nonzero(result)
     if not numbers.size or numbers.size >= _MANY:
-        return grid_of(q, answer)
-    if not perturbable(q.inputs):
-        return "float32" if grid_of(q, answer) == "float32" else None
-    if not (q.can_perturb and any(_holds(form, numbers) for form in _lower_formats(q, numbers))):
+        return grid_of(e, result)
+    if not perturbable(e.inputs):
+        return "float32" if grid_of(e, result) == "float32" else None
+    if not (e.can_perturb and any(_holds(form, numbers) for form in _lower_formats(e, numbers))):
         return None
-    answers = [answer]
+    results = [result]
     for k in range(_MORE):
-        there = q.implementations[name](q.perturb(2.0**-COARSEST, q.seed + 880 + k, wide=False))
+        there = e.implementations[name](e.perturb(2.0**-COARSEST, e.seed + 880 + k, wide=False))
         if there.error is None:
-            answers.append(there)
-    return grid_of(q, *answers)
+            results.append(there)
+    return grid_of(e, *results)
 
 
-def _held_in(q: Evidence, name: str, form: str) -> Verdict | None:
+def _held_in(e: Evidence, name: str, form: str) -> Verdict | None:
     """Judge results that are numbers of a format: whether its rounding and range explain them."""
-    finite = {side: np.isfinite(answer.numbers(np.float64)) for side, answer in q.results.items()}
+    finite = {key: np.isfinite(result.numbers(np.float64)) for key, result in e.results.items()}
     beyond = ~finite[name] & finite["g" if name == "f" else "f"]
     fraction, lowest = FORMATS[form][:2]
-    unit = np.hypot(q.scale * (ROUNDOFF[form] / q.roundoff), 2.0 ** (lowest - fraction))
-    size = q.norms(np.where(beyond, 0.0, q.difference), unit)
-    most = 4 * math.sqrt(q.length) if falls_behind(q, form) else q.allowed
-    if size.broken or size.normwise > most or q.far_similarity > _CONSTANT:
+    unit = np.hypot(e.scale * (ROUNDOFF[form] / e.roundoff), 2.0 ** (lowest - fraction))
+    size = e.norms(np.where(beyond, 0.0, e.difference), unit)
+    most = 4 * math.sqrt(e.length) if falls_behind(e, form) else e.allowed
+    if size.broken or size.normwise > most or e.far_similarity > _CONSTANT:
         return None
     if beyond.any():
         return Verdict(
@@ -194,9 +194,9 @@ def _held_in(q: Evidence, name: str, form: str) -> Verdict | None:
             f"intermediate value exceeds",
             form,
         )
-    return too_large(q, name, form) or Verdict(
+    return too_large(e, name, form) or Verdict(
         REDUCED,
-        f"f and g differ by {as_multiple(q.eta_difference.rms)}, and all results of {name} are "
+        f"f and g differ by {as_multiple(e.eta_difference.rms)}, and all results of {name} are "
         "numbers "
         f"of {form}: it sums or returns in that format",
         form,
@@ -204,19 +204,19 @@ def _held_in(q: Evidence, name: str, form: str) -> Verdict | None:
     )
 
 
-def grid_of(q: Evidence, *answers: Result) -> str | None:
+def grid_of(e: Evidence, *results: Result) -> str | None:
     """Return the narrowest format that holds all results, if that is no accident."""
-    numbers = np.unique(np.concatenate([_nonzero(answer) for answer in answers]))
-    for form in _lower_formats(q, numbers):
-        unused = numbers.size * math.log2(ROUNDOFF[form] / q.roundoff)
-        if unused >= _CERTAIN and _holds(form, numbers) and not _are_plain(q, numbers, form):
+    numbers = np.unique(np.concatenate([_nonzero(result) for result in results]))
+    for form in _lower_formats(e, numbers):
+        unused = numbers.size * math.log2(ROUNDOFF[form] / e.roundoff)
+        if unused >= _CERTAIN and _holds(form, numbers) and not _are_plain(e, numbers, form):
             return form
     return None
 
 
-def _nonzero(answer: Result) -> NDArray:
+def _nonzero(result: Result) -> NDArray:
     """Return the sizes of results that are no 0, each once."""
-    return _sizes(answer.numbers(np.float64))
+    return _sizes(result.numbers(np.float64))
 
 
 def _sizes(numbers: NDArray) -> NDArray:
@@ -224,10 +224,10 @@ def _sizes(numbers: NDArray) -> NDArray:
     return sizes
 
 
-def _lower_formats(q: Evidence, numbers: NDArray) -> list[str]:
+def _lower_formats(e: Evidence, numbers: NDArray) -> list[str]:
     """Return formats that numbers may be held in: few are in one of a few bits by chance."""
     forms = _STORED if numbers.size >= _MANY else _FEW_STORED
-    return [form for form in forms if ROUNDOFF[form] > q.roundoff]
+    return [form for form in forms if ROUNDOFF[form] > e.roundoff]
 
 
 def _holds(form: str, numbers: NDArray) -> bool:
@@ -237,49 +237,49 @@ def _holds(form: str, numbers: NDArray) -> bool:
     return np.array_equal(round_array(numbers, bit_rule(form, numbers.dtype)), numbers)
 
 
-def _are_plain(q: Evidence, numbers: NDArray, form: str) -> bool:
+def _are_plain(e: Evidence, numbers: NDArray, form: str) -> bool:
     """Tell whether numbers need fewer bits than their format has, or are what a difference left."""
     fraction, lowest = FORMATS[form][:2]
     exponents = np.frexp(numbers)[1] - 1
     # What is lost here alone is in no narrower range, but to last places of squares, say.
-    if q.differ_wide:
+    if e.differ_wide:
         exponents = np.maximum(exponents, lowest)
     step = _common_spacing(numbers)
     zeros = math.log2(step) - (int(exponents.max()) - fraction)  # bits of the format not in use
     if zeros < 0:
         return False
-    left = not q.differ_wide and step / q.natural_size <= 8 * q.roundoff * q.natural_size
+    left = not e.differ_wide and step / e.natural_size <= 8 * e.roundoff * e.natural_size
     return left or numbers.size * zeros >= _PLAIN or 2 * zeros >= fraction
 
 
-def few_digits_left(q: Evidence) -> Verdict | None:
+def few_digits_left(e: Evidence) -> Verdict | None:
     """
     Recognise what a subtraction leaves: multiples of a last place of what was subtracted.
 
     Beside results that are within rounding only those are looked at that are far beyond.
     """
-    if q.eta_difference.broken or q.differ_wide:
+    if e.eta_difference.broken or e.differ_wide:
         return None
-    lost = np.abs(q.difference) > ALONE * q.allowed * q.scale
-    chosen = {"all results of {}": np.ones(q.difference.size, bool)}
-    if lost.any() and q.norms(np.where(lost, 0.0, q.difference), q.scale).robust <= q.allowed:
+    lost = np.abs(e.difference) > ALONE * e.allowed * e.scale
+    chosen = {"all results of {}": np.ones(e.difference.size, bool)}
+    if lost.any() and e.norms(np.where(lost, 0.0, e.difference), e.scale).robust <= e.allowed:
         chosen["all results of {} with errors above the limit"] = lost
     for what, some in chosen.items():
-        absolute = rms_of(q.difference[some])
-        for name, answer in (("g", q.result_g), ("f", q.result_f)):
-            numbers = _sizes(answer.numbers(np.float64)[some])
+        absolute = rms_of(e.difference[some])
+        for name, result in (("g", e.result_g), ("f", e.result_f)):
+            numbers = _sizes(result.numbers(np.float64)[some])
             if not numbers.size:
                 continue
-            if _SPARE < _spare(q, numbers) < _SURE / numbers.size:  # few may be so by chance
-                numbers = np.union1d(numbers, _sizes_elsewhere(q, name, some))
-            step, top, spare = _common_spacing(numbers), float(numbers.max()), _spare(q, numbers)
-            subtracted = step / (2 * q.roundoff)
-            largest = max(q.natural_size, top)
+            if _SPARE < _spare(e, numbers) < _SURE / numbers.size:  # few may be so by chance
+                numbers = np.union1d(numbers, _sizes_elsewhere(e, name, some))
+            step, top, spare = _common_spacing(numbers), float(numbers.max()), _spare(e, numbers)
+            subtracted = step / (2 * e.roundoff)
+            largest = max(e.natural_size, top)
             few = spare > _SPARE and spare * numbers.size >= _SURE
             if few and subtracted <= _SUBTRAHEND_FACTOR * largest and absolute <= 2 * step:
                 return Verdict(
                     UNSTABLE,
-                    f"f and g differ by {as_multiple(q.eta_difference.rms)}, and "
+                    f"f and g differ by {as_multiple(e.eta_difference.rms)}, and "
                     f"{what.format(name)} "
                     f"are multiples of {step:.2g}, an ulp of {subtracted:.2g}: a subtraction "
                     f"cancels most of their digits",
@@ -287,20 +287,20 @@ def few_digits_left(q: Evidence) -> Verdict | None:
     return None
 
 
-def _spare(q: Evidence, numbers: NDArray) -> float:
+def _spare(e: Evidence, numbers: NDArray) -> float:
     """Return how many bits less than their format's numbers need, the largest as well."""
     unused = math.log2(_common_spacing(numbers)) - math.log2(float(numbers.max()))
-    return unused - math.log2(q.roundoff)
+    return unused - math.log2(e.roundoff)
 
 
-def _sizes_elsewhere(q: Evidence, name: str, some: NDArray) -> NDArray:
+def _sizes_elsewhere(e: Evidence, name: str, some: NDArray) -> NDArray:
     """Return the sizes of some results of a side where inputs are moved far, each once."""
-    answers = (
-        q.implementations[name](q.perturb(2.0**-COARSEST, q.seed + 880 + k, wide=False))
+    results = (
+        e.implementations[name](e.perturb(2.0**-COARSEST, e.seed + 880 + k, wide=False))
         for k in range(_MORE)
     )
-    known = [y.numbers(np.float64)[some] for y in answers if comparable(y, q.results[name])]
-    return _sizes(np.concatenate([np.empty(0), *known]))
+    sizes = [y.numbers(np.float64)[some] for y in results if comparable(y, e.results[name])]
+    return _sizes(np.concatenate([np.empty(0), *sizes]))
 
 
 def _common_spacing(numbers: NDArray) -> float:

@@ -44,7 +44,7 @@ _OFTEN, _SELDOM = 1 / 2, 1 / 4
 
 
 def rounded_at_random(
-    q: Evidence, names: list[str], spread: float, unit: NDArray
+    e: Evidence, names: list[str], spread: float, unit: NDArray
 ) -> Verdict | None:
     """
     Recognise stochastic rounding of inputs, by their being numbers of the format already.
@@ -52,24 +52,24 @@ def rounded_at_random(
     Such numbers it leaves alone (Croci et al., R. Soc. Open Sci. 9 (2022)), so that the sides
     repeat themselves there, and agree. What drops numbers, or races, does so with any.
     """
-    if q.eta_difference.broken:
+    if e.eta_difference.broken:
         return None
     with suppress(BudgetError):
-        forms = [form for form in _FORMS if _is_rounding_to(q, form, spread)]
-        off = {name: _off(q, name) for name in names} if forms else {}
-        beyond = (np.abs(d) > 2 * q.allowed * unit for d in off.values() if d is not None)
+        forms = [form for form in _FORMS if _is_rounding_to(e, form, spread)]
+        off = {name: _off(e, name) for name in names} if forms else {}
+        beyond = (np.abs(d) > 2 * e.allowed * unit for d in off.values() if d is not None)
         if len([x for x in beyond if np.mean(x) >= _OFTEN]) < len(names):
             return None
-        every = perturbable(q.inputs)
+        every = perturbable(e.inputs)
         for form in forms:
-            if not _steady_in(q, form, every, names, unit, spread):
+            if not _steady_in(e, form, every, names, unit, spread):
                 continue
-            some = [[k] for k in every if _steady_in(q, form, [k], names, unit, spread)]
-            which = argument_names(some[0] if some else every, q)
+            some = [[k] for k in every if _steady_in(e, form, [k], names, unit, spread)]
+            which = argument_names(some[0] if some else every, e)
             reason = " and ".join(names) + (" rounds " if len(names) == 1 else " round ")
             reason += f"{which} at random to about the precision of {form}: calls with the same "
             reason += f"inputs differ by {as_multiple(spread)}"
-            errors = max(_standard_errors(d, q.scale) for d in off.values() if d is not None)
+            errors = max(_standard_errors(d, e.scale) for d in off.values() if d is not None)
             if errors > _SURE and len(names) == 1:  # the mean of two is not known
                 reason += f", but their mean is off by {errors:.1f} standard errors: it does not "
                 return Verdict(SUSPECT, f"{reason}round up as often as down")
@@ -77,34 +77,34 @@ def rounded_at_random(
     return None
 
 
-def _is_rounding_to(q: Evidence, form: str, spread: float) -> bool:
+def _is_rounding_to(e: Evidence, form: str, spread: float) -> bool:
     """Tell whether calls, and sides, are as far apart as rounding to a format makes them."""
-    coarse = ROUNDOFF[form] / q.roundoff
-    return _LEAST * coarse <= spread <= _MOST * coarse and q.eta_difference.robust <= _MOST * coarse
+    coarse = ROUNDOFF[form] / e.roundoff
+    return _LEAST * coarse <= spread <= _MOST * coarse and e.eta_difference.robust <= _MOST * coarse
 
 
-def _off(q: Evidence, name: str) -> NDArray | None:
+def _off(e: Evidence, name: str) -> NDArray | None:
     """Return how far each of several answers of a side is off."""
-    other = q.results["f" if name == "g" else "g"] if q.reference is None else q.reference[1]
-    draws = [q.implementations[name](q.inputs) for _ in range(_DRAWS)]
+    other = e.results["f" if name == "g" else "g"] if e.reference is None else e.reference[1]
+    draws = [e.implementations[name](e.inputs) for _ in range(_DRAWS)]
     return np.array([difference(y, other) for y in draws]) if comparable(other, *draws) else None
 
 
 def _steady_in(
-    q: Evidence, form: str, places: list[int], names: list[str], unit: NDArray, spread: float
+    e: Evidence, form: str, positions: list[int], names: list[str], unit: NDArray, spread: float
 ) -> bool:
     """Tell whether sides repeat themselves, and agree, at inputs rounded to a format."""
-    inputs = narrowed(q.inputs, form, False, places)
+    inputs = narrowed(e.inputs, form, False, positions)
     if inputs is None:
         return False
-    f, g = q.f(inputs), q.g(inputs)
-    again = [q.implementations[name](inputs) for name in names for _ in range(_AGAIN)]
-    if not comparable(q.result_f, f, g, *again):
+    f, g = e.f(inputs), e.g(inputs)
+    again = [e.implementations[name](inputs) for name in names for _ in range(_AGAIN)]
+    if not comparable(e.result_f, f, g, *again):
         return False
-    apart = [difference(f, y) for y in (g, *again)]
-    sizes = [error_norms(d, unit) for d in apart]
-    within = max(2 * q.allowed, _SELDOM * spread)
-    beyond = float(np.mean([~(np.abs(d) <= 2 * q.allowed * unit) for d in apart]))
+    differences = [difference(f, y) for y in (g, *again)]
+    sizes = [error_norms(d, unit) for d in differences]
+    within = max(2 * e.allowed, _SELDOM * spread)
+    beyond = float(np.mean([~(np.abs(d) <= 2 * e.allowed * unit) for d in differences]))
     return beyond <= _SELDOM and all(size.robust <= within and not size.broken for size in sizes)
 
 
@@ -120,46 +120,46 @@ _REPEATS = 8  # calls at the same inputs that estimate noise
 _NOISE = 0.3  # of the units: beyond, these are a function's own noise
 
 
-def judge_repeats(q: Evidence, names: list[str], spreads: dict[str, NDArray]) -> Verdict | None:
+def judge_repeats(e: Evidence, names: list[str], spreads: dict[str, NDArray]) -> Verdict | None:
     """
     Judge sides by how far apart their results are when asked the same again.
 
     Where an order of summation explains that, and not how far the sides are apart, here or in the
     wider format, others judge.
     """
-    unit = _noise_free_unit(q)
+    unit = _noise_free_unit(e)
     accused = does_not_repeat(
-        [name for name in names if q.implementations[name].is_nondeterministic]
+        [name for name in names if e.implementations[name].is_nondeterministic]
     )
     if accused is not None:
         return accused
     sizes = [error_norms(spreads[name], unit) for name in names]
-    d = q.eta_difference
-    if _of_summation(q, sizes):  # so far: what goes wrong now and then may not have shown
+    d = e.eta_difference
+    if _of_summation(e, sizes):  # so far: what goes wrong now and then may not have shown
         with suppress(BudgetError):
             for name in names:
                 for _ in range(_REPEATS):
-                    again, first = q.implementations[name](q.inputs), q.results[name]
+                    again, first = e.implementations[name](e.inputs), e.results[name]
                     if comparable(again, first):
                         sizes.append(error_norms(difference(again, first), unit))
     spread = max(size.robust if not size.broken else math.inf for size in sizes)
-    q.evidence["spread"] = spread
+    e.evidence["spread"] = spread
     text = (
         f"{_not_deterministic(names)}: calls with the same inputs differ by {as_multiple(spread)}"
     )
-    if _of_summation(q, sizes) and not d.broken and not q.differ_wide:
+    if _of_summation(e, sizes) and not d.broken and not e.differ_wide:
         return Verdict(NONDETERMINISTIC, f"{text}, which a different order of summation explains")
-    forms = {grid_of(q, q.results[name]) for name in names}
+    forms = {grid_of(e, e.results[name]) for name in names}
     form = forms.pop()
     if form is not None and not forms:
-        coarse = ROUNDOFF[form] / q.roundoff
+        coarse = ROUNDOFF[form] / e.roundoff
         if spread <= 4 * coarse and d.robust <= 4 * coarse and not d.broken:
             text += f", in steps of {form}: the results are rounded at random to that precision"
             return Verdict(NONDETERMINISTIC, text)
-    if spread <= 2 * q.allowed:
-        q.nondeterminism_note = f"{text}, which a different order of summation explains"
+    if spread <= 2 * e.allowed:
+        e.nondeterminism_note = f"{text}, which a different order of summation explains"
         return None
-    at_random = rounded_at_random(q, names, spread, unit)
+    at_random = rounded_at_random(e, names, spread, unit)
     if at_random is not None:
         return at_random
     return Verdict(
@@ -167,46 +167,46 @@ def judge_repeats(q: Evidence, names: list[str], spreads: dict[str, NDArray]) ->
     )
 
 
-def with_nondeterminism_note(q: Evidence, verdict: Verdict) -> Verdict:
+def with_nondeterminism_note(e: Evidence, verdict: Verdict) -> Verdict:
     """Add to a verdict what is known of sides that do not repeat themselves."""
-    if not q.nondeterminism_note:
+    if not e.nondeterminism_note:
         return verdict
     if verdict.kind in (ROUNDING, LAYOUT):
-        return Verdict(NONDETERMINISTIC, q.nondeterminism_note)
-    return replace(verdict, reason=f"{verdict.reason}; also, {q.nondeterminism_note}")
+        return Verdict(NONDETERMINISTIC, e.nondeterminism_note)
+    return replace(verdict, reason=f"{verdict.reason}; also, {e.nondeterminism_note}")
 
 
-def _of_summation(q: Evidence, sizes: list[ErrorNorms]) -> bool:
+def _of_summation(e: Evidence, sizes: list[ErrorNorms]) -> bool:
     """Tell whether an order of summation explains how far answers are apart."""
     spread = max(size.robust if not size.broken else math.inf for size in sizes)
-    near = q.eta_difference.robust <= max(q.allowed, 4 * spread)
-    return spread <= 2 * q.allowed and near
+    near = e.eta_difference.robust <= max(e.allowed, 4 * spread)
+    return spread <= 2 * e.allowed and near
 
 
-def _noise_free_unit(q: Evidence) -> NDArray:
+def _noise_free_unit(e: Evidence) -> NDArray:
     """Return the units, of which those that a function's own noise makes are none."""
-    here, wide = (q.result_f, False) if q.reference is None else (q.reference[1], True)
-    side = q.f if q.reference is None else q.reference[0]
+    here, wide = (e.result_f, False) if e.reference is None else (e.reference[1], True)
+    implementation = e.f if e.reference is None else e.reference[0]
     noise = perturbation_rms(
-        side, here, q.perturb, 0.0, [q.seed + k for k in range(_REPEATS)], wide
+        implementation, here, e.perturb, 0.0, [e.seed + k for k in range(_REPEATS)], wide
     )
     share = 1.0 if wide else 1 / FAR
-    finite = np.isfinite(q.scale)
-    if np.linalg.norm(share * noise[finite]) <= _NOISE * np.linalg.norm(q.scale[finite]):
-        return q.scale
-    return result_roundoffs(here, q.roundoff)
+    finite = np.isfinite(e.scale)
+    if np.linalg.norm(share * noise[finite]) <= _NOISE * np.linalg.norm(e.scale[finite]):
+        return e.scale
+    return result_roundoffs(here, e.roundoff)
 
 
 def unwritten(again: dict[str, list[Result]], names: list[str]) -> Verdict | None:
     """Tell of results that are what free memory was made to hold, another thing in each call."""
     for name in names:
         first, *rest = again[name]
-        if any(answer.dtypes != first.dtypes for answer in rest):
+        if any(result.dtypes != first.dtypes for result in rest):
             continue
         masks = [
             np.any([_is_poison(x) for x in calls], axis=0)
             & np.any([raw_bytes(x) != raw_bytes(calls[0]) for x in calls], axis=(0, 2))
-            for calls in zip(*(answer.arrays for answer in again[name]), strict=True)
+            for calls in zip(*(result.arrays for result in again[name]), strict=True)
         ]
         left = np.concatenate([np.empty(0, bool), *masks])
         if left.any():
@@ -225,21 +225,25 @@ def _is_poison(x: NDArray) -> NDArray:
     return np.asarray(np.any([(raw_bytes(x) == byte).all(axis=1) for byte in POISON_BYTES], axis=0))
 
 
-def nondeterministic_when_perturbed(q: Evidence) -> Verdict | None:
+def nondeterministic_when_perturbed(e: Evidence) -> Verdict | None:
     """Recognise what does not repeat itself at moved inputs, though it did at the given ones."""
-    if not q.scale.size:
+    if not e.scale.size:
         return None
     if (
-        q.reference is not None and q.noise_level.kappa > ILL_CONDITIONED
+        e.reference is not None and e.noise_level.kappa > ILL_CONDITIONED
     ):  # it may be the answer that they start from
-        side, r = q.reference
-        answer = side(q.wide_inputs)
-        if not comparable(answer, r) or rms_of(difference(answer, r)) > 0.5 * rms_of(
-            q.noise_level.values
+        implementation, r = e.reference
+        result = implementation(e.wide_inputs)
+        if not comparable(result, r) or rms_of(difference(result, r)) > 0.5 * rms_of(
+            e.noise_level.values
         ):
-            side.is_nondeterministic = True
+            implementation.is_nondeterministic = True
     return does_not_repeat(
-        [name for name, side in q.implementations.items() if side.is_nondeterministic]
+        [
+            name
+            for name, implementation in e.implementations.items()
+            if implementation.is_nondeterministic
+        ]
     )
 
 

@@ -32,12 +32,12 @@ _CONSTANT = 4.0  # roundings to the format, that rounded constants may make
 _BEHIND = 2.0**-8  # of a sum, that its terms together are rounded by
 
 
-def falls_behind(q: Evidence, form: str) -> bool:
+def falls_behind(e: Evidence, form: str) -> bool:
     """Tell whether sums in a format may be so large beside their terms that they stay behind."""
-    return q.length * ROUNDOFF[form] >= _BEHIND
+    return e.length * ROUNDOFF[form] >= _BEHIND
 
 
-def too_large(q: Evidence, name: str | None = None, form: str | None = None) -> Verdict | None:
+def too_large(e: Evidence, name: str | None = None, form: str | None = None) -> Verdict | None:
     """
     Recognise results that are too large on average, wherever the inputs are.
 
@@ -45,28 +45,28 @@ def too_large(q: Evidence, name: str | None = None, form: str | None = None) -> 
     truncated, are too small: but not in `form`, if that has digits enough. Where nothing wider can
     be asked, `name` has that format, and beside its roundings the other side has none.
     """
-    if q.eta_difference.broken or (q.reference is None and name is None):
+    if e.eta_difference.broken or (e.reference is None and name is None):
         return None
     with suppress(BudgetError):  # that there is noise is known without
-        return _too_large(q, name, form)
+        return _too_large(e, name, form)
     return None
 
 
-def _too_large(q: Evidence, name: str | None, form: str | None) -> Verdict | None:
-    if q.reference is not None:
-        name, side = "f" if q.eta_f.rms > q.eta_g.rms else "g", q.reference[0]
+def _too_large(e: Evidence, name: str | None, form: str | None) -> Verdict | None:
+    if e.reference is not None:
+        name, implementation = "f" if e.eta_f.rms > e.eta_g.rms else "g", e.reference[0]
     else:
-        side = q.g if name == "f" else q.f
+        implementation = e.g if name == "f" else e.f
     assert name is not None
-    weight = np.where(q.scale > 0, 1 / q.scale, 0.0)
+    weight = np.where(e.scale > 0, 1 / e.scale, 0.0)
     slopes, noise, sizes = [], [], []
     for k in range(_DRAWS):
-        x = q.perturb(2.0**-COARSEST, q.seed + 1100 + k, wide=False)
+        x = e.perturb(2.0**-COARSEST, e.seed + 1100 + k, wide=False)
         y, r = (
-            q.implementations[name](x),
-            side(x if q.reference is None else to_higher_precision(x)),
+            e.implementations[name](x),
+            implementation(x if e.reference is None else to_higher_precision(x)),
         )
-        if not comparable(y, r, q.result_f):
+        if not comparable(y, r, e.result_f):
             return None
         d, whole = difference(y, r) * weight, r.numbers(np.float64) * weight
         size = float(whole @ whole)
@@ -77,11 +77,11 @@ def _too_large(q: Evidence, name: str | None, form: str | None) -> Verdict | Non
         sizes.append(math.sqrt(size / d.size))
     mean = float(np.mean(slopes))
     error = float(np.std(slopes, ddof=1)) / math.sqrt(_DRAWS)
-    q.evidence["slope"] = mean
+    e.evidence["slope"] = mean
     least = max(_SURE * error, _FELT * float(np.mean(noise)))
-    both = form is not None and not falls_behind(q, form)
+    both = form is not None and not falls_behind(e, form)
     if both and form is not None:
-        least = max(least, _CONSTANT * ROUNDOFF[form] / q.roundoff / float(np.mean(sizes)))
+        least = max(least, _CONSTANT * ROUNDOFF[form] / e.roundoff / float(np.mean(sizes)))
     if mean <= least and not (both and mean < -least):
         return None
     way = "large" if mean > 0 else "small"
@@ -100,102 +100,105 @@ _AS_WELL = 0.5  # of what others leave
 _OTHERS = 3  # inputs at which few errors have to be explained, too
 
 
-def explained(q: Evidence, name: str, change: Change) -> float:
+def explained(e: Evidence, name: str, change: Change) -> float:
     """Return the share of a side's error that the reference has, too, if its inputs change."""
-    share = _explained_here(q, name, change)
+    share = _explained_here(e, name, change)
     # Of few errors, or such as a function magnifies along few directions, one of twenty formats
     # explains what it has no part in.
     few = (
-        min(q.effective_count, q.difference.size / 4) < FEW or q.noise_level.kappa > ILL_CONDITIONED
+        min(e.effective_count, e.difference.size / 4) < FEW or e.noise_level.kappa > ILL_CONDITIONED
     )
     if share <= EXPLAINED:
         return share
-    if few and not _explained_elsewhere(q, name, change):
+    if few and not _explained_elsewhere(e, name, change):
         return 0.0
-    by_others = _as_well_by_others(q, q.results[name], q.wide_inputs, change)
+    by_others = _as_well_by_others(e, e.results[name], e.wide_inputs, change)
     return 0.0 if by_others else share
 
 
-def _explained_here(q: Evidence, name: str, change: Change) -> float:
-    assert q.reference is not None
-    side, r = q.reference
-    answer, size = q.results[name], q.errors[name]
-    d, inputs = rms_of(difference(answer, r)), change(q.wide_inputs)
+def _explained_here(e: Evidence, name: str, change: Change) -> float:
+    assert e.reference is not None
+    implementation, r = e.reference
+    result, size = e.results[name], e.errors[name]
+    d, inputs = rms_of(difference(result, r)), change(e.wide_inputs)
     if inputs is None or not d:
         return 0.0
-    then = side(inputs)
+    then = implementation(inputs)
     if not comparable(then, r):
         return 0.0
-    unit = q.noise_level.values
-    left = error_norms(difference(answer, then), unit)
+    unit = e.noise_level.values
+    left = error_norms(difference(result, then), unit)
     # Of all results alike, and not only of some large ones.
-    kept = max(left.absolute / d, left.rms / size.rms)
-    changed = np.abs(difference(then, r)) > q.allowed * unit
+    remaining = max(left.absolute / d, left.rms / size.rms)
+    changed = np.abs(difference(then, r)) > e.allowed * unit
     changed &= (unit > 0) & np.isfinite(unit)
 
     def half(other: Result) -> float:
         """Return how many units half of the results that it changes are apart at most."""
-        apart = np.abs(difference(answer, other)[changed]) / unit[changed]
-        return float(np.median(apart)) if apart.size else 0.0
+        errors = np.abs(difference(result, other)[changed]) / unit[changed]
+        return float(np.median(errors)) if errors.size else 0.0
 
-    if left.broken or half(then) > max(q.allowed, half(r)):
+    if left.broken or half(then) > max(e.allowed, half(r)):
         return 0.0  # it would have brought errors to most of them, that are not there
     # What is 0 was lost, unless it is nothing at those inputs, too.
-    lost = changed & (answer.numbers(np.float64) == 0)
-    lost &= np.abs(then.numbers(np.float64)) > q.allowed * unit
+    lost = changed & (result.numbers(np.float64) == 0)
+    lost &= np.abs(then.numbers(np.float64)) > e.allowed * unit
     if np.count_nonzero(lost) > np.count_nonzero(changed) / 2:
         return 0.0
-    return 1 - kept * kept
+    return 1 - remaining * remaining
 
 
-def _explained_elsewhere(q: Evidence, name: str, change: Change) -> bool:
-    assert q.reference is not None
-    side = q.reference[0]
+def _explained_elsewhere(e: Evidence, name: str, change: Change) -> bool:
+    assert e.reference is not None
+    implementation = e.reference[0]
     for k in range(_OTHERS):
-        x = q.perturb(2.0**-COARSEST, q.seed + 980 + k, wide=False)
-        wider = to_higher_precision(x)
-        inputs = change(wider)
+        x = e.perturb(2.0**-COARSEST, e.seed + 980 + k, wide=False)
+        inputs_wide = to_higher_precision(x)
+        inputs = change(inputs_wide)
         if inputs is None:
             return False
-        y, r, then = q.implementations[name](x), side(wider), side(inputs)
-        if not comparable(y, r, then, q.result_f):
+        y, r, then = e.implementations[name](x), implementation(inputs_wide), implementation(inputs)
+        if not comparable(y, r, then, e.result_f):
             return False
         left = rms_of(difference(y, then)) / (rms_of(difference(y, r)) or math.inf)
-        if 1 - left * left < EXPLAINED or _as_well_by_others(q, y, wider, change):
+        if 1 - left * left < EXPLAINED or _as_well_by_others(e, y, inputs_wide, change):
             return False
     return True
 
 
-def _as_well_by_others(q: Evidence, answer: Result, wider: list[Any], change: Change) -> bool:
+def _as_well_by_others(e: Evidence, result: Result, inputs_wide: list[Any], change: Change) -> bool:
     """
     Tell whether what becomes of other numbers, about the inputs, explains an error as well.
 
     Numbers that are cut off are all a little too small, and so is what a wrong factor leaves.
     """
-    assert q.reference is not None
-    side, inputs = q.reference[0], change(wider)
+    assert e.reference is not None
+    implementation, inputs = e.reference[0], change(inputs_wide)
     assert inputs is not None
-    r = side(wider)
-    d = difference(answer, r)
-    rest = d - difference(side(inputs), r)
-    if q.is_rounding(q.norms(rest, q.noise_level.values)):
+    r = implementation(inputs_wide)
+    d = difference(result, r)
+    rest = d - difference(implementation(inputs), r)
+    if e.is_rounding(e.norms(rest, e.noise_level.values)):
         return False
     with np.errstate(invalid="ignore"):  # infinity less infinity
-        by = [rms_of(inputs[k] - wider[k]) / (rms_of(wider[k]) or 1.0) for k in perturbable(wider)]
-    x = Perturbations(wider)(min(2.0**-COARSEST, _ANEW * max(by)), q.seed + 990, wide=False)
+        by = [
+            rms_of(inputs[k] - inputs_wide[k]) / (rms_of(inputs_wide[k]) or 1.0)
+            for k in perturbable(inputs_wide)
+        ]
+    x = Perturbations(inputs_wide)(min(2.0**-COARSEST, _ANEW * max(by)), e.seed + 990, wide=False)
     others = change(x)
     if others is None:
         return False
-    then, there = side(others), side(x)
+    then, there = implementation(others), implementation(x)
     if not comparable(then, there, r):
         return False
     return rms_of(rest) > _AS_WELL * rms_of(d - difference(then, there))
 
 
-def argument_names(places: Sequence[int], q: Evidence) -> str:
-    if len(places) == len(perturbable(q.inputs)) > 1:
+def argument_names(positions: Sequence[int], e: Evidence) -> str:
+    if len(positions) == len(perturbable(e.inputs)) > 1:
         return "all arguments"
-    return f"argument{'s' * (len(places) > 1)} {' and '.join(map(q.title, places))}"
+    return f"argument{'s' * (len(positions) > 1)} {' and '.join(map(e.title, positions))}"
 
 
 # Of formats that hold numbers as even steps: how many to each side of 0.
@@ -225,13 +228,13 @@ class _Quantization(NamedTuple):
         axis = self.axis
         if x.dtype.kind == "c" or not x.size or (axis is not None and x.ndim < -axis):
             return None
-        lines = x
+        groups = x
         if self.group is not None and axis is not None:
             if x.shape[axis] % self.group or x.shape[axis] == self.group:
                 return None
             before, after = x.shape[: x.ndim + axis], x.shape[x.ndim + axis + 1 :]
-            lines = x.reshape(*before, -1, self.group, *after)
-        low, high = lines.min(axis, keepdims=True), lines.max(axis, keepdims=True)
+            groups = x.reshape(*before, -1, self.group, *after)
+        low, high = groups.min(axis, keepdims=True), groups.max(axis, keepdims=True)
         if self.start == "0":
             step, origin = np.maximum(high, -low) / self.steps, 0 * low
         else:
@@ -239,63 +242,65 @@ class _Quantization(NamedTuple):
             span = np.maximum(high - origin, 0) - np.minimum(low - origin, 0)
             step = span / (2 * self.steps + 1)
         step = np.where(step > 0, step, 1)
-        held: NDArray = (np.rint((lines - origin) / step) * step + origin).astype(x.dtype)
+        held: NDArray = (np.rint((groups - origin) / step) * step + origin).astype(x.dtype)
         return held.reshape(x.shape)
 
 
 def _quantizations(steps: int, most_axes: int) -> Iterator[_Quantization]:
-    lines: list[tuple[int | None, int | None]] = [(None, None)]
-    lines += [(axis, None) for axis in range(-1, -1 - most_axes, -1)]
-    lines += [(axis, group) for axis in range(-1, -1 - min(most_axes, 2), -1) for group in _GROUPS]
-    for (axis, group), start in product(lines, ("0", "range", "least")):
+    groupings: list[tuple[int | None, int | None]] = [(None, None)]
+    groupings += [(axis, None) for axis in range(-1, -1 - most_axes, -1)]
+    groupings += [
+        (axis, group) for axis in range(-1, -1 - min(most_axes, 2), -1) for group in _GROUPS
+    ]
+    for (axis, group), start in product(groupings, ("0", "range", "least")):
         yield _Quantization(steps, axis, group, start)
 
 
-def quantised_inputs(q: Evidence) -> Verdict | None:
+def quantised_inputs(e: Evidence) -> Verdict | None:
     """Errors that inputs held as integers times a step explain."""
     with suppress(BudgetError):  # other rules need no more calls to tell that there is an error
-        return _quantised(q)
+        return _quantised(e)
     return None
 
 
-def _quantised(q: Evidence) -> Verdict | None:
-    places = perturbable(q.inputs)
-    if q.reference is None or not places or q.eta_difference.broken:
+def _quantised(e: Evidence) -> Verdict | None:
+    positions = perturbable(e.inputs)
+    if e.reference is None or not positions or e.eta_difference.broken:
         return None
-    groups = [places, *([k] for k in places if len(places) > 1)]
-    axes = max(q.inputs[k].ndim for k in places)
-    for name, error in (("g", q.eta_g), ("f", q.eta_f)):
-        if error.robust <= q.allowed or error.broken:
+    groups = [positions, *([k] for k in positions if len(positions) > 1)]
+    axes = max(e.inputs[k].ndim for k in positions)
+    for name, error in (("g", e.eta_g), ("f", e.eta_f)):
+        if error.robust <= e.allowed or error.broken:
             continue
         for group, (form, steps) in product(groups, _STEPS.items()):
             for way in _quantizations(steps, axes):
 
                 def held(
-                    wider: list[Any], way: _Quantization = way, group: list[int] = group
+                    inputs: list[Any], way: _Quantization = way, group: list[int] = group
                 ) -> Any:
-                    found = {k: way(wider[k]) for k in group}
-                    if any(x is None for x in found.values()):
+                    quantised = {k: way(inputs[k]) for k in group}
+                    if any(x is None for x in quantised.values()):
                         return None
-                    return [found.get(k, x) for k, x in enumerate(wider)]
+                    return [quantised.get(k, x) for k, x in enumerate(inputs)]
 
-                off = _largest_change(held(q.wide_inputs), q.wide_inputs) / q.roundoff
+                off = _largest_change(held(e.wide_inputs), e.wide_inputs) / e.roundoff
                 if (
                     not error.rms / _SIZE_FACTOR < off < _SIZE_FACTOR * error.rms
                 ):  # it is felt otherwise
                     continue
-                share = explained(q, name, held)
+                share = explained(e, name, held)
                 if share > EXPLAINED:
-                    told = f"{name} is off by {as_multiple(error.rms)}: quantising "
-                    told += f"{argument_names(group, q)} to {form} with {way} explains "
-                    return Verdict(REDUCED, f"{told}{100 * share:.3g} % of it", form, tuple(group))
+                    text = f"{name} is off by {as_multiple(error.rms)}: quantising "
+                    text += f"{argument_names(group, e)} to {form} with {way} explains "
+                    return Verdict(REDUCED, f"{text}{100 * share:.3g} % of it", form, tuple(group))
     return None
 
 
-def _largest_change(held: list[Any] | None, wider: list[Any]) -> float:
+def _largest_change(held: list[Any] | None, inputs: list[Any]) -> float:
     """Return how far arrays are from what they were, as a share of that, the farthest."""
-    found = [0.0]
-    for x, before in zip(held or (), wider, strict=bool(held)):
+    changes = [0.0]
+    for x, before in zip(held or (), inputs, strict=bool(held)):
         if x is not before:
             size = rms_of(np.ravel(before).astype(np.float64))
-            found.append(rms_of(np.ravel(x - before).astype(np.float64)) / (size or 1.0))
-    return max(found)
+            changes.append(rms_of(np.ravel(x - before).astype(np.float64)) / (size or 1.0))
+    return max(changes)

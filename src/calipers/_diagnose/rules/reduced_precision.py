@@ -47,18 +47,18 @@ _MANY_STAY = 0.3  # of the results; of noise about _STILL do, of other functions
 _CHANCE = 0.1  # by which cosines rise by chance
 
 
-def narrowed_inputs(q: Evidence) -> Verdict | None:
+def narrowed_inputs(e: Evidence) -> Verdict | None:
     """Errors that inputs, or results, in a narrower format explain."""
-    if q.reference is None:
+    if e.reference is None:
         return None
-    for name, size in (("g", q.eta_g), ("f", q.eta_f)):
-        if size.robust <= q.allowed or size.broken:
+    for name, size in (("g", e.eta_g), ("f", e.eta_f)):
+        if size.robust <= e.allowed or size.broken:
             continue
-        for form, truncate, arguments in _candidates(q):
+        for form, truncate, arguments in _candidates(e):
             change = partial(narrowed, form=form, truncate=truncate, arguments=arguments)
-            share = explained(q, name, change)
+            share = explained(e, name, change)
             if share > EXPLAINED:
-                which = argument_names(arguments, q)
+                which = argument_names(arguments, e)
                 way = " by truncation" if truncate else ""
                 return Verdict(
                     REDUCED,
@@ -70,15 +70,15 @@ def narrowed_inputs(q: Evidence) -> Verdict | None:
     return None
 
 
-def _candidates(q: Evidence) -> Iterator[tuple[str, bool, list[int]]]:
+def _candidates(e: Evidence) -> Iterator[tuple[str, bool, list[int]]]:
     """Give narrower formats, ways of rounding and places of arguments, the likeliest first."""
-    working_roundoff = ROUNDOFF[q.form]
+    working_roundoff = ROUNDOFF[e.form]
     forms = [
         form
         for form, roundoff in ROUNDOFF.items()
         if roundoff > working_roundoff and form != "float64"
     ]
-    arguments = perturbable(q.inputs)
+    arguments = perturbable(e.inputs)
     groups = [arguments, *([k] for k in arguments if len(arguments) > 1)]
     groups += [list(pair) for pair in combinations(arguments, 2) if 2 < len(arguments) < 5]
     for group in groups:
@@ -87,7 +87,7 @@ def _candidates(q: Evidence) -> Iterator[tuple[str, bool, list[int]]]:
                 yield form, truncate, group
 
 
-def noise_in_between(q: Evidence) -> Verdict | None:
+def noise_in_between(e: Evidence) -> Verdict | None:
     """
     Recognise rounding by its becoming another one when inputs are moved.
 
@@ -95,87 +95,87 @@ def noise_in_between(q: Evidence) -> Verdict | None:
     less where it comes of several places; the difference of two functions does so elsewhere, or
     never, or steadily.
     """
-    flat = q.reference is not None and q.noise_level.kappa < INSENSITIVE
+    flat = e.reference is not None and e.noise_level.kappa < INSENSITIVE
     # Noise has a size, which no difference in results of known units has not.
-    if q.eta_difference.broken or flat or not q.eta_difference.rms:
+    if e.eta_difference.broken or flat or not e.eta_difference.rms:
         return None
-    extent = _decorrelating_perturbation(q)
-    if extent is None and _flips_sign(q):
-        extent = q.roundoff
+    extent = _decorrelating_perturbation(e)
+    if extent is None and _flips_sign(e):
+        extent = e.roundoff
     if extent is None:
         return None
-    size = q.eta_difference.rms * q.roundoff
+    size = e.eta_difference.rms * e.roundoff
     # What stays in the wider format is no noise of this one, however soon it changes.
-    coarse = extent >= COARSE * q.roundoff or q.differ_wide
-    coarse &= q.eta_difference.normwise > q.eta_difference.rms / _UNEVEN
+    coarse = extent >= COARSE * e.roundoff or e.differ_wide
+    coarse &= e.eta_difference.normwise > e.eta_difference.rms / _UNEVEN
     # Of many results, not a few alone.
-    coarse &= q.effective_count >= min(FEW, q.difference.size / 2)
+    coarse &= e.effective_count >= min(FEW, e.difference.size / 2)
     coarse &= _LEAST < extent / size < _MOST
-    coarse = coarse and not (_stays_wide(q) or _changes_steadily(q) or _stays_for_most(q, extent))
+    coarse = coarse and not (_stays_wide(e) or _changes_steadily(e) or _stays_for_most(e, extent))
     if coarse:
-        quantised = quantised_inputs(q)
+        quantised = quantised_inputs(e)
         if quantised is not None:
             return quantised
-        form = _in_between(q, size)
+        form = _in_between(e, size)
         if form is not None:
-            return too_large(q) or Verdict(
+            return too_large(e) or Verdict(
                 REDUCED,
-                f"f and g differ by {as_multiple(q.eta_difference.rms)}, and the error changes "
+                f"f and g differ by {as_multiple(e.eta_difference.rms)}, and the error changes "
                 "when the "
                 f"inputs are perturbed by 2**{math.log2(extent):.0f} of their size, not by less: "
                 f"an intermediate value has about the precision of {form}",
                 form,
                 None,
             )
-    if extent < COARSE * q.roundoff and q.wide is None:
-        if agree_elsewhere(q):
+    if extent < COARSE * e.roundoff and e.wide is None:
+        if agree_elsewhere(e):
             return Verdict(
                 SUSPECT,
-                f"f and g differ by {as_multiple(q.eta_difference.robust, q.allowed)}, "
+                f"f and g differ by {as_multiple(e.eta_difference.robust, e.allowed)}, "
                 f"{AGREE_ELSEWHERE}",
             )
         return Verdict(
             UNSTABLE,
-            f"f and g differ by {as_multiple(q.eta_difference.robust, q.allowed)}, and the error "
+            f"f and g differ by {as_multiple(e.eta_difference.robust, e.allowed)}, and the error "
             "changes "
             f"when the inputs are perturbed by a few ulps: one of them loses digits",
         )
     return None
 
 
-def _stays_wide(q: Evidence) -> bool:
+def _stays_wide(e: Evidence) -> bool:
     """Tell whether the difference stays in the wider format, where it changes here: noise hides it.
 
     What is held in few bits whatever comes is so there, too, and changes as soon.
     """
-    if q.wide is None or not q.wide.differ:
+    if e.wide is None or not e.wide.differ:
         return False
-    delta, _ = q.evidence["likeness_by_move"][-1]
-    there = q.perturbed_difference(delta, q.seed + 990, wide=True)
+    delta, _ = e.evidence["likeness_by_move"][-1]
+    there = e.perturbed_difference(delta, e.seed + 990, wide=True)
     if there is None:
         return False
-    similarity = q.evidence["likeness_wide"] = cosine(q.wide.unmoved, there, q.scale)
+    similarity = e.evidence["likeness_wide"] = cosine(e.wide.unmoved, there, e.scale)
     return similarity > STEADY
 
 
-def _changes_steadily(q: Evidence) -> bool:
+def _changes_steadily(e: Evidence) -> bool:
     """Tell whether the difference goes on as it began along a line, as that of two waves does.
 
     A rounding error jumps: what it changes by on one stretch says nothing of the next.
     """
-    begun = [delta for delta, alike in q.evidence["likeness_by_move"] if alike > _ALIKE]
+    begun = [delta for delta, alike in e.evidence["likeness_by_move"] if alike > _ALIKE]
     cosines = []
     for line in range(_N_DIRECTIONS if begun else 0):
-        then, later = (q.perturbed_difference(k * begun[-1], q.seed + 950 + line) for k in (1, 2))
+        then, later = (e.perturbed_difference(k * begun[-1], e.seed + 950 + line) for k in (1, 2))
         if then is None or later is None:
             return False
-        cosines.append(cosine(then - q.difference, later - then, q.scale))
+        cosines.append(cosine(then - e.difference, later - then, e.scale))
     similarity = float(np.mean(cosines)) if cosines else 0.0
-    q.evidence["steadiness"] = similarity
+    e.evidence["steadiness"] = similarity
     return similarity > _STEADY
 
 
-def _stays_for_most(q: Evidence, extent: float) -> bool:
+def _stays_for_most(e: Evidence, extent: float) -> bool:
     """
     Tell whether most differences stay as they are by moves of a part of what changes them.
 
@@ -184,81 +184,81 @@ def _stays_for_most(q: Evidence, extent: float) -> bool:
     threshold say, one side follows the other in all results that these have no part in.
     """
     delta = _PART * extent
-    there = q.perturbed_difference(delta, q.seed + 970)
+    there = e.perturbed_difference(delta, e.seed + 970)
     if there is None:
         return False
-    change = q.scale * (delta / q.roundoff)
-    unequal = np.abs(q.difference) > q.allowed * q.scale
-    stays = np.abs(there - q.difference) <= _UNCHANGED * change
-    share = q.evidence["stays"] = float(np.mean(stays[unequal])) if unequal.any() else 0.0
+    change = e.scale * (delta / e.roundoff)
+    unequal = np.abs(e.difference) > e.allowed * e.scale
+    stays = np.abs(there - e.difference) <= _UNCHANGED * change
+    share = e.evidence["stays"] = float(np.mean(stays[unequal])) if unequal.any() else 0.0
     return share > _MANY_STAY
 
 
-def _in_between(q: Evidence, size: float) -> str | None:
+def _in_between(e: Evidence, size: float) -> str | None:
     """Return the format in which sums may be held, for their errors to be of a size.
 
     That many roundings of a finer format give the same size cannot be told from few of a coarser
     one: of those in which sums are held, the coarsest is named.
     """
-    forms = [x for x in ("bfloat16", "float16", "float32") if ROUNDOFF[x] > q.roundoff]
+    forms = [x for x in ("bfloat16", "float16", "float32") if ROUNDOFF[x] > e.roundoff]
     for form in forms:
-        if ROUNDOFF[form] / 6 < size < ROUNDOFF[form] * math.sqrt(q.length):
+        if ROUNDOFF[form] / 6 < size < ROUNDOFF[form] * math.sqrt(e.length):
             return form
     # Or one rounding, of which later sums, and the other arguments' units, leave little.
     one = ROUNDOFF[forms[-1]] if forms else 0.0
     return forms[-1] if one / _LITTLE < size < one else None
 
 
-def _decorrelating_perturbation(q: Evidence) -> float | None:
+def _decorrelating_perturbation(e: Evidence) -> float | None:
     """Return how far inputs are moved until the sides' difference is another; None if it stays."""
-    alike = [(q.roundoff, 1.0)]
-    finest = int(-math.log2(q.roundoff)) - 1
+    alike = [(e.roundoff, 1.0)]
+    finest = int(-math.log2(e.roundoff)) - 1
     for k, power in enumerate(range(finest, COARSEST - 1, -2 if finest < 30 else -3)):
-        similarity = q.similarity(2.0**-power, q.seed + 900 + k)
+        similarity = e.similarity(2.0**-power, e.seed + 900 + k)
         if similarity is None:
             return None
         before, then = alike[-1]
         if similarity > then + _CHANCE:  # of few roundings, some cosines are low by chance
-            again = q.similarity(before, q.seed + 930 + k)
+            again = e.similarity(before, e.seed + 930 + k)
             alike[-1] = before, 0.5 * (then + (then if again is None else again))
         alike.append((2.0**-power, similarity))
         if similarity < _ANOTHER:
             break
-    q.evidence["likeness_by_move"] = alike[1:]
-    cosines = [found for _, found in alike]
+    e.evidence["likeness_by_move"] = alike[1:]
+    cosines = [cosine_here for _, cosine_here in alike]
     # Noise that has become another does not become itself again.
     if not cosines[-1] < _ANOTHER or any(b > a + _CHANCE for a, b in pairwise(cosines)):
         return None
     # Where it is half way to that, between two moves, along a straight line of the logarithm.
-    k = next(k for k, (_, found) in enumerate(alike) if found < _CHANGED)
+    k = next(k for k, (_, cosine_here) in enumerate(alike) if cosine_here < _CHANGED)
     (before, above), (after, below) = alike[k - 1 : k + 1]
     share = (above - _CHANGED) / (above - below)
     return float(before * (after / before) ** share)
 
 
-def _flips_sign(q: Evidence) -> bool:
+def _flips_sign(e: Evidence) -> bool:
     """
     Tell whether last places of the inputs turn the difference about as often as not.
 
     Where nearly all of it is along one line, as for nearly singular matrices, it is itself or its
     opposite, and never half way to another one.
     """
-    if q.wide is not None:
+    if e.wide is not None:
         return False
-    delta = COARSE * q.roundoff
-    cosines = [q.similarity(delta, q.seed + 1000 + k) or 0.0 for k in range(FEW_REDRAWN)]
-    similarity = q.evidence["likeness_of_turns"] = float(np.mean(cosines))
+    delta = COARSE * e.roundoff
+    cosines = [e.similarity(delta, e.seed + 1000 + k) or 0.0 for k in range(FEW_REDRAWN)]
+    similarity = e.evidence["likeness_of_turns"] = float(np.mean(cosines))
     return similarity < _ANOTHER
 
 
 def narrowed(
-    wider: Sequence[Any], form: str, truncate: bool, arguments: Sequence[int]
+    inputs: Sequence[Any], form: str, truncate: bool, arguments: Sequence[int]
 ) -> list[Any] | None:
     """Return inputs of which some are rounded to a format, if the format holds them."""
-    result = list(wider)
+    result = list(inputs)
     limit = (2 if truncate else 1) * 2 * ROUNDOFF[form]
     for k in arguments:
-        x = wider[k]
+        x = inputs[k]
         parts = np.ascontiguousarray(x).astype(np.complex128 if x.dtype.kind == "c" else np.float64)
         reals = parts.reshape(-1).view(np.float64)
         rule = bit_rule(form, np.dtype(np.float64), truncate)
