@@ -47,8 +47,9 @@ def __dir__() -> list[str]:
 _MARK = "calipers golden record"
 _VERSION = 1  # version of the format of golden records
 _KEYS = {"version", "inputs", "stored", "results", "allowed", "environment"}
-# Inputs of more bytes are known by their hash only.
+# Inputs of more bytes are recorded by their hash only.
 _STORED_BYTES = 1 << 24
+# Number of changes of the environment that the text shows.
 _MAX_CHANGES = 12
 
 
@@ -154,7 +155,7 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
     'DIFFERENT'
     >>> folder.cleanup()
     """
-    path = os.path.realpath(os.fsdecode(path))  # a link stays one
+    path = os.path.realpath(os.fsdecode(path))  # so that a link is not replaced
     if not os.path.isdir(os.path.dirname(path)):
         msg = f"path is {path!r}, but its folder does not exist: create it first"
         raise FileNotFoundError(msg)
@@ -179,7 +180,7 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
         "environment": fingerprint(),
     }
     arrays["about"] = np.array(json.dumps(about, indent=1))
-    # A record that is there stays until the new one is whole, whoever else writes it.
+    # An existing record is replaced only by a complete new one, also with concurrent writers.
     part = f"{path}.{uuid4().hex}.part"
     try:
         with open(part, "wb") as file:
@@ -240,7 +241,7 @@ def check(
         _require_same(path, about["inputs"], _described(inputs))
     result = unlimited_implementation("f", f, arguments)(as_inputs(arguments))
     results = tuple(arrays[f"result{k}"] for k in range(about["results"]))
-    # Records of before have no names, and no dtypes of results that are held in wider ones.
+    # Old records have no names, and no dtypes of results stored in higher precision.
     names, dtypes = (tuple(about.get(*x)) for x in (("names", result.names), ("dtypes", ())))
     expected = Result(results, names=names, native_dtypes=dtypes or result.dtypes)
     comparison = trial("f", result, expected, lambda: arrays["unit"], about["allowed"])
@@ -286,7 +287,7 @@ def _worst(result: Result, expected: Result, unit: NDArray) -> str:
 
 
 def _described(inputs: Any) -> list[Any]:
-    """Describe inputs by what is the same whenever they are: hashes of arrays, or values."""
+    """Describe inputs by hashes of arrays and by other values, which identify them."""
     described: list[Any] = []
     for k, x in enumerate(as_inputs(inputs)):
         if isinstance(x, np.ndarray):
@@ -308,7 +309,7 @@ def _described(inputs: Any) -> list[Any]:
 
 
 def _is_stored(inputs: Any) -> bool:
-    """Tell whether inputs are kept: those of which NumPy's file format holds all."""
+    """Return True if inputs are stored: NumPy arrays, within the limit, of NumPy's dtypes."""
     likes, arrays = as_tuple(inputs), as_inputs(inputs)
     return not any(map(library_of, likes)) and (
         sum(x.nbytes for x in arrays if isinstance(x, np.ndarray)) <= _STORED_BYTES
@@ -320,7 +321,7 @@ def _inputs(path: Any, about: dict[str, Any], arrays: dict[str, NDArray]) -> tup
     if not about["stored"]:
         msg = f"{path} has only a hash of its inputs; pass the same inputs again"
         raise ValueError(msg)
-    # A number comes as one, as the function got it then.
+    # Scalars are returned as scalars, as the function got them.
     return tuple(
         x["value"] if "value" in x else arrays[f"input{k}"][()]
         for k, x in enumerate(about["inputs"])
@@ -347,9 +348,9 @@ def _require_same(path: Any, expected: Sequence[Any], inputs: Sequence[Any]) -> 
 
 
 def _read(path: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
-    """Read a file, which may be anything."""
+    """Read and validate a record; raise ValueError for any other file."""
     try:
-        # NumPy would leave a file open that it cannot read.
+        # Opened here, since NumPy would not close a file that it cannot read.
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = dict(file)
         about = json.loads(str(arrays["about"]))
@@ -357,7 +358,7 @@ def _read(path: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
             raise ValueError
     except OSError:
         raise
-    except Exception as error:  # whatever the readers of zip files, arrays and JSON stumble over
+    except Exception as error:  # from the readers of zip files, arrays and JSON
         kind = type(error).__name__
         msg = f"{path} is not a golden record, or incomplete ({kind}); record it again"
         raise ValueError(msg) from error

@@ -1,4 +1,4 @@
-"""Call two implementations, and hold their results as arrays."""
+"""Call implementations with arrays of their libraries, and return results as NumPy arrays."""
 
 import random
 import re
@@ -20,43 +20,43 @@ from .._core.dtypes import as_real_vector, real_parts
 from .._core.libraries import library_of, loaded_libraries
 from .._core.protocols import ArrayLibrary, NDArray
 
-_SAID = 300  # characters of what an error says
-_X87_BYTES = 10  # of a long double that is one of the processor's; the rest is padding
+# Exceptions are quoted up to this many characters.
+_MAX_ERROR_CHARS = 300
+# Bytes of an x87 extended-precision number; the rest of a long double is padding.
+_X87_BYTES = 10
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a side returned, as arrays in order; or what it raised."""
+    """The arrays that an implementation returned, in order, or the exception that it raised."""
 
     arrays: tuple[NDArray, ...] = ()
     error: Exception | None = None
-    names: tuple[str, ...] = ()  # of the arrays: the keys that lead to each
-    native_dtypes: tuple[
-        str, ...
-    ] = ()  # the dtypes that were returned, where arrays hold them in wider
+    names: tuple[str, ...] = ()  # keys by which each array is reached
+    native_dtypes: tuple[str, ...] = ()  # returned dtypes, if the arrays have others
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The names of the dtypes that were returned."""
+        """Names of the returned dtypes."""
         return self.native_dtypes or tuple(x.dtype.name for x in self.arrays)
 
     def bits(self) -> tuple[Any, ...]:
-        """Return what two answers that are the same to the last bit have in common."""
+        """Return a key that is equal for bitwise equal results."""
         arrays = tuple((x.shape, x.dtype.str, raw_bytes(x).tobytes()) for x in self.arrays)
         return *arrays, *self.dtypes
 
     def title(self, k: int) -> str:
-        """Return how one of the arrays is reached: by its keys, or by its place."""
+        """Return the label of array k: its keys, or its position."""
         return (self.names[k] if self.names else "") or str(k)
 
     def joined(self) -> "Result":
-        """Return several numbers as one array; all else as it is."""
+        """Join several scalars into one array; return any other result unchanged."""
         if len(self.arrays) < 2 or any(self.names) or {*self.shapes} != {()}:
             return self
         return Result((np.array([x[()] for x in self.arrays]),), names=("",))
 
     def numbers(self, dtype: Any) -> NDArray:
-        """Return all real numbers, one after the other; a complex one is two."""
+        """Return all entries as one real vector; a complex entry is two."""
         with np.errstate(over="ignore"):
             parts = [as_real_vector(np.ascontiguousarray(x)) for x in self.arrays]
             wide = [part.astype(dtype, copy=False) for part in parts]
@@ -66,24 +66,24 @@ class Result:
 
     @property
     def integers(self) -> NDArray:
-        """Which of the real numbers are integers or truth values."""
+        """Mask of the entries that are integers or booleans."""
         return self.repeat_each(np.array([x.dtype.kind in "biu" for x in self.arrays], bool))
 
     @property
     def _counts(self) -> NDArray:
-        """How many real numbers each array is."""
+        """Number of real entries of each array."""
         return np.array([x.size * real_parts(x.dtype) for x in self.arrays], int)
 
     def repeat_each(self, values: NDArray) -> NDArray:
-        """Return what there is of each array for each of its real numbers."""
+        """Repeat one value of each array for each of its real entries."""
         return np.repeat(values, self._counts)
 
     def split(self, numbers: NDArray) -> list[NDArray]:
-        """Return what belongs to each array, of one item for each of the real numbers."""
+        """Split a vector with one item for each real entry into one vector for each array."""
         return np.split(numbers, np.cumsum(self._counts)[:-1])
 
     def locate(self, number: int) -> tuple[int, tuple[int, ...]]:
-        """Return which array a real number is of, and the index of its element there."""
+        """Return the array that a real entry belongs to, and its index in that array."""
         starts = np.cumsum(self._counts) - self._counts
         k = int(np.searchsorted(starts, number, side="right")) - 1
         x = self.arrays[k]
@@ -96,17 +96,17 @@ class Result:
 
     @property
     def forms(self) -> tuple[Any, ...]:
-        """What answers that are compared number by number have in common."""
+        """Shape of each array, and whether it is complex: equal for comparable results."""
         return tuple((x.shape, x.dtype.kind == "c") for x in self.arrays)
 
 
 def comparable(*results: Result) -> bool:
-    """Tell whether answers can be compared number by number: none of them is an error."""
+    """Return True if results can be compared entry by entry, and none is an exception."""
     return all(x.error is None and x.forms == results[0].forms for x in results)
 
 
 def describe_name_mismatch(f: Result, g: Result) -> str | None:
-    """Tell the names of results where f and g give other ones; a tuple has none, and suits any."""
+    """Describe how the names of results differ, or return None; a tuple matches any names."""
     names = [dict.fromkeys(filter(None, x.names)) for x in (f, g)]
     if not all(names) or names[0].keys() == names[1].keys():
         return None
@@ -114,7 +114,7 @@ def describe_name_mismatch(f: Result, g: Result) -> str | None:
 
 
 def raw_bytes(x: NDArray) -> NDArray:
-    """Return the bytes of an array, a row for each element; padding is left out."""
+    """Return the bytes of an array without padding, one row for each element."""
     parts = as_real_vector(np.ascontiguousarray(x))
     rows = parts.view(np.uint8).reshape(parts.size, parts.itemsize)
     if x.dtype.char in "gG" and np.finfo(x.dtype).nmant == 63:
@@ -123,31 +123,31 @@ def raw_bytes(x: NDArray) -> NDArray:
 
 
 def join_or_none(x: tuple[Any, ...]) -> str:
-    """Write several things, or that there are none."""
+    """Join items with commas, or return "none"."""
     return ", ".join(map(str, x)) or "none"
 
 
 def one_line_error(error: BaseException) -> str:
-    """Write what was raised so that it is part of a sentence, and moves no cursor."""
+    """Format an exception as one line of printable characters."""
     text = " ".join(str(error).split())
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    text = text if len(text) <= _SAID else f"{text[: _SAID - 3]}..."
+    text = text if len(text) <= _MAX_ERROR_CHARS else f"{text[: _MAX_ERROR_CHARS - 3]}..."
     return f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 class BudgetError(Exception):
-    """No more calls are allowed."""
+    """Raised when no calls remain."""
 
 
 @dataclass
 class Budget:
-    """How many calls of both sides are left; who waits for longer than a second is told."""
+    """Counter of the calls of f and g; it shows the progress after one second."""
 
     limit: int
     spent: int = 0
     next_message_time: float = field(
         default_factory=lambda: time.perf_counter() + 1
-    )  # when to tell again
+    )  # of the progress
 
     @property
     def remaining(self) -> int:
@@ -162,12 +162,12 @@ class Budget:
             _print_progress(f"\rdiagnose: {self.spent} of at most {self.limit} calls ")
 
     def end(self) -> None:
-        """Leave no line behind."""
+        """Erase the progress line."""
         _print_progress("\r\033[K")
 
 
 def _print_progress(line: str) -> None:
-    """Write on the terminal, if there is one: without a console, there is no stderr either."""
+    """Write to stderr if it is a terminal; without a console it is None."""
     if sys.stderr is not None and sys.stderr.isatty():
         print(line, end="", file=sys.stderr, flush=True)
 
@@ -175,10 +175,10 @@ def _print_progress(line: str) -> None:
 @dataclass
 class Implementation:
     """
-    One implementation, called with arrays of the library that it takes.
+    An implementation, called with arrays of the library that it accepts.
 
-    That is the library of the caller's inputs; or another one, if the function refuses arrays of
-    that type: ported code takes other arrays than the original.
+    This is the library of the caller's inputs, or a different one if the function rejects arrays of
+    that type: a port often takes arrays of a different library than the original.
     """
 
     name: str
@@ -187,21 +187,17 @@ class Implementation:
     budget: Budget
     calls: int = 0
     seconds: float = float("inf")
-    copies: bool = True  # arguments, for calls that may write into them
-    writes: dict[tuple[Any, ...], bool] = field(default_factory=dict)  # so, by dtypes of arguments
-    convert: Callable[[Any, Any], Any] | None = (
-        None  # makes an argument; None before the first call
-    )
-    is_nondeterministic: bool = (
-        False  # whether it gave other results when it was asked again where it moved
-    )
-    merges_numbers: bool = (
-        False  # the numbers that it returns, as the other side gives an array of them
-    )
+    copies: bool = True  # copy arguments, since calls may modify them
+    writes: dict[tuple[Any, ...], bool] = field(
+        default_factory=dict
+    )  # whether they do, by dtypes of arguments
+    convert: Callable[[Any, Any], Any] | None = None  # to an argument; set by the first call
+    is_nondeterministic: bool = False  # repeated calls at perturbed inputs differed
+    merges_numbers: bool = False  # join scalars, since the other function returns an array
 
     @property
     def array_library(self) -> str:
-        """Name the library whose arrays it is called with: the first, of several."""
+        """Name of the library whose arrays it is called with; the first of several."""
         if isinstance(self.convert, partial):
             return type(self.convert.args[0]).__name__.lower()
         library = next(filter(None, map(library_of, self.likes)), None)
@@ -212,7 +208,7 @@ class Implementation:
         )
 
     def __call__(self, inputs: Sequence[Any]) -> Result:
-        """Return what the function gives for the inputs, which stay as they are."""
+        """Call the function with the inputs, which it cannot modify."""
         if self.convert is not None:
             return self._evaluate(inputs, self.convert)
         results = []
@@ -226,15 +222,15 @@ class Implementation:
         return results[0]
 
     def _types(self, inputs: Sequence[Any], way: Callable[[Any, Any], Any]) -> set[type[Any]]:
-        """Return the types of the arrays that a call is given."""
+        """Return the types of the arrays that are passed to a call."""
         pairs = zip(inputs, self.likes, strict=True)
         return {type(way(x, like)) for x, like in pairs if isinstance(x, np.ndarray)}
 
     def _evaluate(self, inputs: Sequence[Any], sent: Callable[[Any, Any], Any]) -> Result:
         self.budget.take()
         self.calls += 1
-        # After a first call that left its copies as they were, it is given arrays themselves: by
-        # dtypes, since a conversion copies some, and what is written into others is theirs.
+        # If the first call did not modify its copies, later calls get the arrays themselves. This
+        # is recorded for each set of dtypes, since a conversion copies some of them.
         dtypes = tuple(x.dtype for x in inputs if isinstance(x, np.ndarray))
         first = self.copies and dtypes not in self.writes
         copied = first or self.writes.get(dtypes, False)
@@ -249,39 +245,44 @@ class Implementation:
         self.seconds = min(self.seconds, time.perf_counter() - started)
         try:
             leaves = list(_leaves(y, self.name))
-        except TypeError:  # it is nothing that can be compared
+        except TypeError:  # results that cannot be compared
             raise
-        except Exception as error:  # what runs later, on a device say, raises when it is asked for
+        except Exception as error:  # of asynchronous work, when it is read
             return Result(error=error)
         result = Result(
             tuple(leaf.array for leaf in leaves),
             names=tuple(leaf.keys for leaf in leaves),
             native_dtypes=tuple(leaf.dtype for leaf in leaves),
         )
-        del y  # unless the side keeps it
-        _poison_memory(result.arrays, self.budget.spent // 2)  # f and g are called in turns
+        del y  # frees its memory, unless the function holds it
+        _poison_memory(result.arrays, self.budget.spent // 2)  # f and g are called alternately
         if first:
             pairs = zip(arguments, inputs, strict=True)
             self.writes[dtypes] = any(_differ(x, then) for x, then in pairs)
         return result.joined() if self.merges_numbers else result
 
 
-POISON_BYTES = (0xFF, 0x3F)  # bytes of a NaN in any format, and of a number
-_SEVERAL = 1 << 20  # bytes of what is soiled more than once: there may be scratch of the same size
-_FRESH = 1 << 25  # bytes that the system gives as zeros, time and again
+# Freed memory is filled with these bytes: a NaN in any format, and a finite number.
+POISON_BYTES = (0xFF, 0x3F)
+# Several blocks of up to this many bytes are poisoned: scratch memory may have the same size.
+_POISON_SEVERAL_BYTES = 1 << 20
+# Blocks of at least this many bytes are not poisoned: the system returns them zeroed.
+_FRESH_BYTES = 1 << 25
 
 
 def _poison_memory(arrays: Sequence[NDArray], turn: int) -> None:
     """
-    Write over free memory of the sizes that results had, and not the same in each turn.
+    Poison freed memory of the results' sizes, with a different byte in each turn.
 
-    A side that forgets to write some of its results would find those of another call there.
+    A function that does not write all of its results would otherwise find those of an earlier call.
     """
-    sizes = [x.nbytes for x in arrays if x.nbytes < _FRESH]
-    counts = [4 if size <= _SEVERAL else 1 for size in sizes]
+    sizes = [x.nbytes for x in arrays if x.nbytes < _FRESH_BYTES]
+    counts = [4 if size <= _POISON_SEVERAL_BYTES else 1 for size in sizes]
     byte = POISON_BYTES[turn % len(POISON_BYTES)]
     for size, count in zip(sizes, counts, strict=True):
-        _ = [np.full(size, byte, np.uint8) for _ in range(count)]  # held together, and given back
+        _ = [
+            np.full(size, byte, np.uint8) for _ in range(count)
+        ]  # all are allocated before any is freed
 
 
 _DRAWS = (np.random.Generator, np.random.RandomState, random.Random)
@@ -295,23 +296,23 @@ def _refuses_type(error: Exception, types: Iterable[type[Any]]) -> bool:
     another library's arrays. Any other exception is the function's result.
     """
     text, foreign = str(error), [kind for kind in types if kind.__module__ != "numpy"]
-    if isinstance(error, Warning):  # NumPy's, of arrays that have its protocol of old
+    if isinstance(error, Warning):  # NumPy's, for arrays with its old __array__ protocol
         return "__array" in text
     if isinstance(error, IndexError):
-        return bool(foreign) and "valid indices" in text  # how libraries refuse a type of index
+        return bool(foreign) and "valid indices" in text  # how libraries reject a type of index
     if not isinstance(error, (TypeError, AttributeError, NumbaError)):
         return False
     names = [rf"{kind.__module__}\.{kind.__name__}" for kind in types]
-    for kind in foreign:  # or a dtype of the library, which another does not know
+    for kind in foreign:  # or a dtype that only this library has
         names += [kind.__name__, rf"{kind.__module__.partition('.')[0]}\.\w+"]
     if re.search(rf"(not |got |['.])({'|'.join(names) or '(?!)'})\b", text):
         return True
-    # Of a tensor, methods that NumPy's arrays have are not there, or take other arguments.
+    # A tensor lacks methods of NumPy's arrays, or they have different parameters.
     return bool(foreign)
 
 
 def _as_original_type(x: Any, like: Any) -> Any:
-    """Return an array as what the caller gave: a library's, or a number."""
+    """Convert an array to the type of the caller's input: a library's array, or a scalar."""
     if not isinstance(x, np.ndarray):
         return x
     library = library_of(like)
@@ -321,7 +322,7 @@ def _as_original_type(x: Any, like: Any) -> Any:
 
 
 def _alternative_conversions(likes: Sequence[Any]) -> Iterator[Callable[[Any, Any], Any]]:
-    """Give other ways to hand arrays over: as NumPy's, and as those of libraries that are there."""
+    """Yield other conversions of arguments: to NumPy arrays, and to those of loaded libraries."""
     libraries = {library_of(like) for like in likes}
     if libraries - {None}:
         yield _as_numpy
@@ -339,17 +340,18 @@ def _as_library_array(library: ArrayLibrary, x: Any, like: Any) -> Any:
 
 
 def _private_argument(x: Any, copied: bool) -> Any:
-    """Return an argument that a call may change; an array only if such are to be copied."""
-    if isinstance(x, np.ndarray):  # one with gaps stays: its layout is what is asked about
+    """Return an argument that a call may modify; arrays are copied only if `copied`."""
+    if isinstance(x, np.ndarray):  # the layout of a non-contiguous one is kept
         return x.copy(order="K") if copied and x.flags.forc else x
     held, together = flatten(x)
     return together([_copy_mutable(leaf) for _, leaf in held])
 
 
 def _copy_mutable(x: Any) -> Any:
-    """Copy what draws random numbers, which goes on from where the caller's stands, and the like.
+    """
+    Copy random generators, sets and bytearrays, so that the caller's do not change.
 
-    What else there is, a model say, is the caller's own.
+    Other objects, such as a model, are passed as they are.
     """
     if isinstance(x, _DRAWS):
         return deepcopy(x)
@@ -367,7 +369,7 @@ def _differ(x: Any, then: Any) -> bool:
 
 
 class _Leaf(NamedTuple):
-    """An array that was returned, the keys that lead to it, and the dtype that it came in."""
+    """A returned array, the keys by which it is reached, and its original dtype."""
 
     keys: str
     array: NDArray
@@ -375,8 +377,8 @@ class _Leaf(NamedTuple):
 
 
 def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Iterator[_Leaf]:
-    """Give the arrays in what the side called `name` returned."""
-    if isinstance(y, dict):  # by name, and not in the order in which they were found
+    """Yield the arrays in the value that the function called `name` returned."""
+    if isinstance(y, dict):  # sorted, since the order of insertion may differ
         for key in sorted(y, key=str):
             yield from _leaves(y[key], name, f"{keys}[{key!r}]", within=True)
         return
@@ -386,7 +388,7 @@ def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Itera
         for item in y:
             yield from _leaves(item, name, keys, within=True)
         return
-    if y is None and within:  # a result that there is not, among others
+    if y is None and within:  # a missing result, among others
         yield _Leaf(keys, np.empty(0, bool), "bool")
         return
     library = library_of(y)
@@ -402,7 +404,7 @@ def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Itera
 
 
 def _describe_nonnumeric(y: Any) -> str:
-    """Say what was returned that is no number, and why, if that is not plain."""
+    """Describe a returned value that is not numeric."""
     if isinstance(y, int):
         return "an integer of more than 64 bits"
     if y is None:
@@ -412,6 +414,6 @@ def _describe_nonnumeric(y: Any) -> str:
 
 
 def _are_numbers(y: Any) -> bool:
-    """Tell whether y is a list of plain numbers, of one kind: an array, and not many results."""
+    """Return True if y is a list of Python scalars of one type: one array of results."""
     kinds = {type(item) for item in y} if isinstance(y, list) else set()
     return len(kinds) == 1 and kinds <= {bool, int, float, complex}

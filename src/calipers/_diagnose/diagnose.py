@@ -34,7 +34,8 @@ from .verdict import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict, Worst
 
 __all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]
 
-_CALLS = {"quick": 24, "full": 256}
+# Largest number of calls of f and g together.
+_CALLS_BY_EFFORT = {"quick": 24, "full": 256}
 
 
 def diagnose(
@@ -195,7 +196,7 @@ def diagnose(
 
 @np.errstate(all="ignore")
 def _judged(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
-    """Reach a verdict; where no input has a format, the working one is that of the results."""
+    """Apply the rules; `by_results` takes the working precision from the results."""
     try:
         if by_results:
             evidence.form = format_of_results(evidence.result_f, evidence.result_g)
@@ -208,12 +209,12 @@ def _judged(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
 
 
 def _sent(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
-    """Judge for another process, which has the inputs: not all of them may be sent back to it."""
+    """Diagnose in a child process, without inputs in the result: not all can be pickled."""
     return replace(_judged(evidence, started, by_results), inputs=())
 
 
 def _nondefault_options(**options: Any) -> dict[str, str]:
-    """Return, as code, what of diagnose's options is not its default."""
+    """Return the options of diagnose that are not defaults, as code."""
     defaults = diagnose.__kwdefaults__ or {}
     named = {name: x for name, x in options.items() if x != defaults[name]}
     return {name: _code(x) for name, x in named.items()}
@@ -245,8 +246,8 @@ def _length(reduction: Any, arrays: tuple[Any, ...]) -> int:
 
 
 def _calls(budget: Any) -> int:
-    if isinstance(budget, str) and budget in _CALLS:
-        return _CALLS[budget]
+    if isinstance(budget, str) and budget in _CALLS_BY_EFFORT:
+        return _CALLS_BY_EFFORT[budget]
     if not isinstance(budget, (int, np.integer)) or isinstance(budget, bool) or budget < 2:
         msg = (
             f'budget must be "quick", "full" or a number of calls of at least 2, got {budget!r:.60}'
@@ -256,12 +257,12 @@ def _calls(budget: Any) -> int:
 
 
 def _batch(batch: Any, nest: NestedInputs) -> tuple[int, ...]:
-    """Return which leaves have a batch: inputs that are arrays themselves."""
+    """Return the positions of the leaves that have a batch axis."""
     positions = batch if np.iterable(batch) else (batch,)
     count = len(set(nest.owners))
     for k in (
         positions if count or tuple(positions) != (0,) else ()
-    ):  # without inputs, 0 is a default
+    ):  # (0,) is the default, also without inputs
         if not isinstance(k, (int, np.integer)):
             msg = f"batch must contain positions of inputs, integers from 0, got {batch!r:.60}"
             raise TypeError(msg)
@@ -349,7 +350,7 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
     r = Result((reference,))
     numbers = r.numbers(np.float64)
     unit = ROUNDOFF[form] * np.hypot(numbers, rms_of(numbers))
-    unit = np.maximum(unit, SMALLEST.get(form, 0.0) / 2)  # of subnormal numbers
+    unit = np.maximum(unit, SMALLEST.get(form, 0.0) / 2)  # half the spacing of subnormal numbers
     unit[~np.isfinite(unit)] = np.inf
     e = Evidence(first, second, (actual, expected, reference), form)
     e.set_results(results[0], results[1], r, unit)
@@ -361,7 +362,7 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
 def _as_array(x: Any, name: str) -> NDArray:
     try:
         return np.asarray(x)
-    except ValueError:  # several arrays of other shapes
+    except ValueError:  # several arrays of different shapes
         msg = f"{name} must be one array, got a {type(x).__name__} of several: compare them one "
         raise ValueError(msg + "by one") from None
 

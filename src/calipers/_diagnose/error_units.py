@@ -1,4 +1,4 @@
-"""Errors in units of what the inputs' last places do to the results."""
+"""Measure errors in units of the change that a 1-ulp perturbation of the inputs causes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,19 +14,20 @@ from .callables import Implementation, Result, comparable, join_or_none, one_lin
 from .inputs import HIGHER_PRECISION, is_perturbable
 from .verdict import ILL_CONDITIONED, INSENSITIVE
 
-_OUTLYING = 100.0  # times that one move does more than another
-_AGAIN = 0.05  # of what it did: as much is not another order of summation
-N_PERTURBATIONS = (
-    8  # of the inputs: the estimate is then off by a factor of 1.8 at most, 19 times of 20
-)
+# A perturbation that changes results this many times more than a different one is repeated.
+_OUTLIER_FACTOR = 100.0
+# Relative change between repeated calls above which a function is nondeterministic.
+_REPEAT_CHANGE = 0.05
+# Perturbations of the inputs: the RMS is then within a factor of 1.8 with a probability of 95 %.
+N_PERTURBATIONS = 8
 
 
 class Perturbations:
     """
-    Inputs of which each number is changed by about delta of it, at random.
+    Inputs with random relative perturbations of about delta.
 
-    They are of the next wider format, or rounded to their own. Arrays of one call are in the memory
-    of the last one: fresh pages take longer than the numbers.
+    They are in the next higher precision, or rounded to that of the inputs. A call reuses the
+    memory of the previous one: page faults would take longer than the perturbation.
     """
 
     def __init__(self, inputs: Sequence[Any]) -> None:
@@ -64,9 +65,9 @@ class Perturbations:
 
 
 def difference(a: Result, b: Result) -> NDArray:
-    """Return how far two answers are apart; 0 for equal infinities, and for two NaN."""
+    """Return the entrywise difference of two results; 0 for equal infinities and for two NaN."""
     dtypes = [x.dtype for result in (a, b) for x in result.arrays]
-    # Integers of 64 bits are not all numbers of float64.
+    # float64 cannot represent all 64-bit integers.
     exact = any(dtype.char in "gG" or dtype.str[1:] in ("i8", "u8") for dtype in dtypes)
     wide = np.longdouble if exact else np.float64
     x, y = a.numbers(wide), b.numbers(wide)
@@ -79,24 +80,24 @@ def difference(a: Result, b: Result) -> NDArray:
 
 @dataclass(frozen=True)
 class ErrorNorms:
-    """How large errors are, in units."""
+    """Norms of errors, relative to their noise level."""
 
     rms: float
     largest: float
     at: int
-    normwise: float  # the norm of the errors by that of the units
-    peak: float  # the largest, by itself or by the root of the mean square of the units
-    broken: int  # that are not finite
-    absolute: float  # the root of the mean square of the errors themselves
+    normwise: float  # 2-norm of the errors / 2-norm of the noise levels
+    peak: float  # largest error / max(its noise level, their RMS)
+    broken: int  # number of errors that are not finite
+    absolute: float  # RMS of the errors
 
     @property
     def robust(self) -> float:
-        """By elements or by norms, whichever is less: small elements may have lost accuracy."""
+        """The smaller of `rms` and `normwise`: small entries may be less accurate."""
         return min(self.rms, self.normwise)
 
 
 def error_norms(d: NDArray, unit: NDArray) -> ErrorNorms:
-    """Measure errors."""
+    """Return the norms of errors d relative to noise levels `unit`."""
     scale = _scale(d, unit)
     if scale != 1:
         d, unit = d * scale, unit * scale
@@ -105,7 +106,7 @@ def error_norms(d: NDArray, unit: NDArray) -> ErrorNorms:
     count, squares, largest, at, errors, units, broken, farthest = out.tolist()
     n = max(count, 1.0)
     rms, absolute, unit_rms = map(math.sqrt, (squares / n, errors / n, units / n))
-    # Any error is infinite in units of 0; where there is none, none is 0.
+    # Relative to a noise level of 0 any error is infinite, and no error is 0.
     normwise = math.sqrt(errors / units) if unit_rms else (math.inf if errors else 0.0)
     peak = min(largest, farthest / unit_rms) if unit_rms else largest
     absolute /= scale
@@ -115,7 +116,7 @@ def error_norms(d: NDArray, unit: NDArray) -> ErrorNorms:
 
 
 def worst_error_norms(like: Result, d: NDArray, unit: NDArray) -> ErrorNorms:
-    """Measure errors; of several results those of the worst, beside which others are large."""
+    """Return the norms of errors; of several arrays, those of the worst one."""
     whole = error_norms(d, unit)
     pairs = zip(like.split(d), like.split(unit), strict=True)
     parts = [error_norms(errors, units) for errors, units in pairs if errors.size]
@@ -131,7 +132,7 @@ def worst_error_norms(like: Result, d: NDArray, unit: NDArray) -> ErrorNorms:
 
 
 def _scale(*arrays: NDArray) -> float:
-    """Return a power of two by which squares of numbers neither overflow nor vanish."""
+    """Return a power of two that avoids overflow and underflow of squares."""
     top = max(largest_of(np.abs(x)) for x in arrays)
     if top == 0 or 1e-100 < top < 1e100:
         return 1.0
@@ -139,13 +140,13 @@ def _scale(*arrays: NDArray) -> float:
 
 
 def largest_of(sizes: NDArray) -> float:
-    """Return the largest of what is finite, or 0."""
+    """Return the largest finite number, or 0."""
     largest = float(sizes.max(initial=0))
     return largest if math.isfinite(largest) else float(sizes[np.isfinite(sizes)].max(initial=0))
 
 
 def cosine(a: NDArray, b: NDArray, unit: NDArray) -> float:
-    """Return the cosine between errors, in units; others stand in for those that are 0."""
+    """Return the cosine of errors a and b, scaled by noise levels; their RMS replaces zeros."""
     if not unit.all():
         finite = unit[(unit > 0) & np.isfinite(unit)]
         unit = np.where(unit == 0, rms_of(finite) if finite.size else 1.0, unit)
@@ -153,8 +154,8 @@ def cosine(a: NDArray, b: NDArray, unit: NDArray) -> float:
 
 
 def rms_of(numbers: NDArray) -> float:
-    """Return the root mean square of what is finite."""
-    if numbers.dtype.kind == "c":  # a square of a complex number is no size of it
+    """Return the root mean square of the finite numbers."""
+    if numbers.dtype.kind == "c":  # its square is not its squared magnitude
         numbers = np.abs(numbers)
     is_finite = np.isfinite(numbers)
     finite = np.ravel(numbers) if is_finite.all() else numbers[is_finite]
@@ -172,9 +173,9 @@ def perturbation_rms(
     wide: bool,
 ) -> NDArray:
     """
-    Return the root mean square of what moves of the inputs do to each result of a side.
+    Return the RMS change of each result under random perturbations of the inputs.
 
-    What one of them does far more than another is asked for again: it may be the side's own doing.
+    The largest change is measured again if it is an outlier: the function may be nondeterministic.
     """
     numbers = np.abs(here.numbers(np.float64))
     scale = _scale(numbers)
@@ -186,11 +187,11 @@ def perturbation_rms(
             ADD_SQUARES[None](d, scale, sums)
             results.append((rms_of(d), seed, result))
     by_size = sorted(results, key=lambda item: item[0])
-    # Without a move, what is equal now and then is no measure.
-    if delta and len(results) > 1 and by_size[-1][0] > _OUTLYING * by_size[0][0]:
+    # With delta=0 results may be equal by chance.
+    if delta and len(results) > 1 and by_size[-1][0] > _OUTLIER_FACTOR * by_size[0][0]:
         size, seed, result = by_size[-1]
         again = implementation(perturb(delta, seed, wide))
-        if not comparable(again, here) or rms_of(difference(again, result)) > _AGAIN * size:
+        if not comparable(again, here) or rms_of(difference(again, result)) > _REPEAT_CHANGE * size:
             implementation.is_nondeterministic = True
     spread: NDArray = np.sqrt(sums / max(1, len(results))) / scale
     return spread
@@ -198,10 +199,10 @@ def perturbation_rms(
 
 @dataclass(frozen=True)
 class NoiseLevel:
-    """What one last place of the inputs does to each result, and one of the result itself."""
+    """Expected rounding error of each result, and the condition number."""
 
     values: NDArray
-    kappa: float  # the former by the latter
+    kappa: float  # change of the results by 1-ulp perturbations / their roundoff
 
 
 def estimate_noise_level(
@@ -212,7 +213,7 @@ def estimate_noise_level(
     form: str,
     seed: int,
 ) -> NoiseLevel:
-    """Estimate units around a reference, by calls at inputs that are moved at random."""
+    """Estimate the noise level of a reference result by calls at perturbed inputs."""
     seeds = [seed + k for k in range(N_PERTURBATIONS)]
     spread = perturbation_rms(implementation, reference, perturb, roundoff, seeds, wide=True)
     rounded = result_roundoffs(reference, roundoff)
@@ -221,7 +222,7 @@ def estimate_noise_level(
 
 
 def condition_number(spread: NDArray, result: Result, roundoff: float) -> float:
-    """Return how many times larger what moves do is than last places, of integers, too."""
+    """Return the norm of the change by perturbations relative to that of the roundoffs."""
     rounding = roundoff * np.abs(result.numbers(np.float64))
     finite = np.isfinite(rounding)
     scale = _scale(rounding)
@@ -231,30 +232,34 @@ def condition_number(spread: NDArray, result: Result, roundoff: float) -> float:
 
 
 def result_roundoffs(result: Result, roundoff: float) -> NDArray:
-    """Return what a rounding of each result is: 0 of integers, infinite of what is not finite."""
+    """Return the unit roundoff of each result: 0 for integers, infinite for infinities and NaN."""
     rounding = roundoff * np.abs(result.numbers(np.float64))
     rounding[~np.isfinite(rounding)] = np.inf
     rounding[result.integers] = 0
     return rounding
 
 
-_PART = 1 / 16  # of how far two sides are apart: a step of numbers that are held in few bits
-_MOST = 2.0**-6  # largest perturbation of an input, as a share of its size
-_SHORTER = 0.25  # length of the second perturbation, as a share of the first
-_STEADY = 0.5  # of a change, by which the next one may be another
+# Relative perturbation to detect steps, as a fraction of the relative difference of f and g.
+_STEP_FRACTION = 1 / 16
+# Largest such perturbation, relative to an input.
+_MAX_STEP = 2.0**-6
+# Length of the second perturbation, relative to the first.
+_SHORTER = 0.25
+# Relative deviation from linear growth above which results change in steps.
+_NONLINEARITY = 0.5
 
 
 def is_stepwise(
     implementation: Implementation, here: Result, perturb: Perturbations, off: float, seed: int
 ) -> bool:
     """
-    Tell whether a side's results stay and jump, where inputs are moved by a part of a share.
+    Return True if results change in steps under perturbations of a fraction of `off`.
 
-    Its own rounding in the wider format is far below such moves. What is rounded to a narrower one
-    stays where it is, or jumps by more than inputs are moved by; and a function has a slope, or is
-    bent, and of shorter moves less.
+    The perturbations are far above rounding in higher precision. Values that are rounded to lower
+    precision stay constant or jump, whereas a smooth function is nearly linear, the more so for
+    the shorter perturbation.
     """
-    delta = min(_MOST, _PART * off)
+    delta = min(_MAX_STEP, _STEP_FRACTION * off)
     return all(
         _changes_direction(implementation, here, perturb, delta * part, seed)
         for part in (1, _SHORTER)
@@ -264,13 +269,13 @@ def is_stepwise(
 def _changes_direction(
     implementation: Implementation, here: Result, perturb: Perturbations, delta: float, seed: int
 ) -> bool:
-    """Tell whether results go on otherwise than they began."""
+    """Return True if the second half of a perturbation changes results unlike the first."""
     near = implementation(perturb(delta, seed, wide=True))
     far = implementation(perturb(2 * delta, seed, wide=True))
     if not comparable(near, far, here):
         return False
     begun, then = difference(near, here), difference(far, near)
-    return rms_of(then - begun) >= _STEADY * rms_of(begun)
+    return rms_of(then - begun) >= _NONLINEARITY * rms_of(begun)
 
 
 def choose_reference(
@@ -279,27 +284,27 @@ def choose_reference(
     unit_of: Callable[[Implementation, Result], NoiseLevel],
     is_stepwise: Callable[[str], bool],
 ) -> tuple[Implementation, Result, NoiseLevel]:
-    """Choose among the sides that answer in the wider format, and measure units there."""
-    # Of two, the one that is finite where the other is not.
+    """Choose the reference among the results in higher precision, and its noise level."""
+    # Prefer the result with more finite entries.
     finite = {
         name: int(np.isfinite(result.numbers(np.float64)).sum()) for name, result in results.items()
     }
     first, *others = sorted(results, key=lambda name: (-finite[name], name))
-    # And the one that has a slope, where the other stays and jumps: that rounds, to some format.
+    # Prefer a smooth function to one that changes in steps: that rounds to lower precision.
     if others and is_stepwise(first) and not is_stepwise(others[0]):
         first, others = others[0], []
     unit = unit_of(implementations[first], results[first])
-    for name in others:  # one that holds numbers in few bits does not feel small moves
+    for name in others:  # lower precision inside hides perturbations
         if unit.kappa < INSENSITIVE and finite[name] == finite[first]:
             other = unit_of(implementations[name], results[name])
-            # Of one function: what magnifies on one side alone are its own doings.
+            # A larger condition number would not be that of the same function.
             if INSENSITIVE <= other.kappa < ILL_CONDITIONED:
                 return implementations[name], results[name], other
     return implementations[first], results[first], unit
 
 
 def require_comparable(result: Result, working: Result, roundoff: float) -> None:
-    """Refuse an answer of the caller's function that a side's own cannot be measured from."""
+    """Raise if the result of the caller's reference cannot serve as one."""
     problem = _problem(result, working, roundoff)
     if problem is not None:
         raise ValueError(f"float64 {problem}: pass f in higher precision")

@@ -1,4 +1,4 @@
-"""Errors of two implementations, the unit in which they are counted, and rounding by casts."""
+"""Measure the errors of two implementations relative to a reference, and detect casts."""
 
 import math
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ from .implementations import ImplementationPair
 from .inputs import is_perturbable, is_wide, to_higher_precision
 from .verdict import FAR, HALF, LARGE_DIFFERENCE
 
-_CAST_PERTURBATION = 0.3  # of a last place: what rounding to the format takes off again
-_LEAST = 2.0**-8  # of a rounding: two sides that are nearer hold nothing in the format
-_N_DIRECTIONS = 3  # along which both sides are asked twice
-_STEP = 4.0  # last places: what is rounded to the format is drawn anew
-_SHORTER = 0.25  # of a step, in which a bend is sixteen times less
+_CAST_PERTURBATION = 0.3  # ulp: a perturbation that rounding to the format removes
+_LEAST = 2.0**-8  # unit roundoffs: smaller differences have no part in that format
+_N_DIRECTIONS = 3  # of perturbation, with two calls of each function
+_STEP = 4.0  # ulp: a perturbation that redraws rounding errors of the format
+_SHORTER = 0.25  # of a step: second differences of smooth functions fall by 16
 _FALLS = 1 / 6  # and noise is not
 _SMOOTH = 0.25  # of the one side's noise, that is none of the other's
 _EXPLAINED = 4.0  # times its noise, that a side may be off with rounded constants
@@ -41,11 +41,11 @@ _ALONE = 4.0  # times that, of a single result
 
 def find_cast(e: ImplementationPair, wide: Mapping[str, Result]) -> str | None:
     """
-    Return which of two sides takes nothing wider, although its results are of a wider dtype.
+    Return the implementation that casts its inputs to the working precision.
 
-    Doubles that follow from what was cast to float32 are those of float32, as integers are. Such a
-    side gives the same where inputs are rounded to the format, and the other one does not. Where
-    results are float32 if inputs are, and doubles if these are, their dtypes tell.
+    Its results have a higher-precision dtype all the same, but do not change when the inputs are
+    rounded to the working precision, unlike those of the other implementation. If the dtype of the
+    results follows that of the inputs, it is not tested.
     """
     suspects = [name for name, result in wide.items() if result.dtypes == e.results[name].dtypes]
     if not suspects or not e.can_perturb:
@@ -62,24 +62,24 @@ def find_cast(e: ImplementationPair, wide: Mapping[str, Result]) -> str | None:
     casts = next((name for name in suspects if not is_sensitive[name]), None)
     if casts is None or not any(is_sensitive.values()):
         return None
-    # What stays whatever last places there are, of either format, is no sign of a cast.
+    # Results that no perturbation changes are no sign of a cast.
     near = e.perturb(_STEP * e.roundoff, e.seed + 61, wide=False)
     return casts if e.implementations[casts](near).bits() != e.results[casts].bits() else None
 
 
 def find_partial_cast(e: ImplementationPair, wide: Mapping[str, Result]) -> str | None:
     """
-    Return which of two sides computes a part in the working format, and answers in a wider one.
+    Return the implementation that computes an intermediate value in the working precision.
 
-    Of doubles that are multiplied by cosines of float32, say, no more is known than of float32.
-    They go on along no line: what is rounded is drawn anew by last places of the working format,
-    while a function of doubles is straight over so short a way. That noise is what they are apart
-    by; the difference of two functions is smooth on both sides, or more.
+    Its results are in higher precision, but are multiplied by float32 cosines, for example. Along
+    a line their rounding errors are uncorrelated, whereas a genuine higher-precision function is
+    locally linear. The difference is explained by that noise; the difference of two functions is
+    smooth in both, or larger.
     """
     errors = difference(wide["f"], wide["g"])
     rounding = result_roundoffs(wide["f"], e.roundoff)
     far = worst_error_norms(e.result_f, errors, rounding)
-    # Nearly all pairs are told by this, without a call.
+    # This decides for nearly all pairs, without a call.
     near, most = _LEAST, LARGE_DIFFERENCE / e.roundoff
     if not e.can_perturb or far.broken or not near < far.normwise < most:
         return None
@@ -115,7 +115,7 @@ def find_partial_cast(e: ImplementationPair, wide: Mapping[str, Result]) -> str 
 def _second_difference(
     e: ImplementationPair, name: str, here: Result, step: float, k: int
 ) -> tuple[NDArray, NDArray] | None:
-    """Return how a side's results begin to change along a line, and how otherwise they go on."""
+    """Return the first and the second difference of results along a line."""
     delta, seed, implementation = step * e.roundoff, e.seed + 65 + k, e.implementations[name]
     near = implementation(e.perturb(delta, seed, wide=True))
     far = implementation(e.perturb(2 * delta, seed, wide=True))
@@ -126,11 +126,11 @@ def _second_difference(
     return (begun, bend) if np.isfinite(bend).all() else None
 
 
-_FAR_PERTURBATION = 2.0**-6  # of an input: a move that leaves its last places far behind
+_FAR_PERTURBATION = 2.0**-6  # relative perturbation, far above 1 ulp
 
 
 class Errors(ImplementationPair):
-    """Errors of two implementations: from a reference in the wider format, or from each other."""
+    """Errors of two implementations relative to a higher-precision reference or to each other."""
 
     @cached_property
     def wide_inputs(self) -> list[Any]:
@@ -138,7 +138,7 @@ class Errors(ImplementationPair):
 
     @cached_property
     def wide_results(self) -> dict[str, Result]:
-        """What the sides that can give in the wider format."""
+        """Results in higher precision of the implementations that can compute them."""
         wide = {}
         for name, implementation in (("f", self.f), ("g", self.g)):
             if self.widens is None or name not in self.widens:
@@ -153,7 +153,7 @@ class Errors(ImplementationPair):
 
     @cached_property
     def _reference_and_noise(self) -> tuple[Implementation, Result, NoiseLevel] | None:
-        """The side that errors are measured from, its answer in the wider format, and units."""
+        """The reference implementation, its result in higher precision, and the noise level."""
         if self.reference_function is not None:
             implementation = Implementation(
                 "reference", self.reference_function, self.f.likes, self.f.budget
@@ -169,11 +169,11 @@ class Errors(ImplementationPair):
         )
 
     def _is_stepwise(self, name: str) -> bool:
-        """Tell whether a side that answers in the wider format stays and jumps there."""
+        """Return True if higher-precision results of an implementation change in steps."""
         f, g = self.wide_results.values()
         size = rms_of(f.numbers(np.float64))
         off = rms_of(difference(f, g)) / size if size else 0.0
-        # A format is no narrower than the working one, or none makes as much of it.
+        # Rounding to any lower precision causes relative differences between these limits.
         if not self.allowed * self.roundoff < off < HALF:
             return False
         result = self.wide_results[name]
@@ -185,22 +185,22 @@ class Errors(ImplementationPair):
         )
 
     def noise_level_of(self, name: str) -> NoiseLevel:
-        """Estimate units as if they were measured from a side that answers in the wider format."""
+        """Estimate the noise level with the implementation `name` as the reference."""
         return self._noise_level(self.implementations[name], self.wide_results[name])
 
     @property
     def reference(self) -> tuple[Implementation, Result] | None:
-        """The side that errors are measured from, and its answer in the wider format."""
+        """The reference implementation and its result in higher precision, or None."""
         return None if self._reference_and_noise is None else self._reference_and_noise[:2]
 
     @property
     def noise_level(self) -> NoiseLevel:
-        """What a last place of the inputs does to each result."""
+        """The change of each result by a 1-ulp perturbation of the inputs."""
         assert self._reference_and_noise is not None
         return self._reference_and_noise[2]
 
     def error(self, result: Result) -> ErrorNorms:
-        """Measure a side's errors from the reference."""
+        """Return the norms of the errors of a result, relative to the reference."""
         return self.norms(self.deviation(result), self.noise_level.values)
 
     def norms(self, d: NDArray, unit: NDArray) -> ErrorNorms:
@@ -208,7 +208,7 @@ class Errors(ImplementationPair):
         return worst_error_norms(self.result_f, d, unit)
 
     def deviation(self, result: Result) -> NDArray:
-        """Return a side's errors from the reference; what the format cannot hold is infinite."""
+        """Return the errors of a result: 0 for correct overflow, infinite for other infinities."""
         assert self.reference is not None
         d = difference(result, self.reference[1])
         lost = ~np.isfinite(d)
@@ -238,10 +238,10 @@ class Errors(ImplementationPair):
     @property
     def reference_noise(self) -> NDArray:
         """
-        How far the side that errors are measured from is off itself in this format, about here.
+        Error of the reference implementation itself in the working precision, near these inputs.
 
-        What an algorithm loses is drawn anew only by moves beyond all its last places: 1 + tanh(x)
-        stays the same number over a good part of x.
+        Only perturbations far above 1 ulp redraw the errors of an algorithm that loses digits:
+        1 + tanh(x) is constant over a large part of x.
         """
         assert self.reference is not None
         implementation = self.reference[0]
@@ -260,7 +260,7 @@ class Errors(ImplementationPair):
 
     @cached_property
     def scale(self) -> NDArray:
-        """The units of differences: of the reference, or else of how f answers moved inputs."""
+        """Noise level of the reference; without one, that of f in the working precision."""
         if self.reference is not None:
             return self.noise_level.values
         seeds = [self.seed + k for k in range(N_PERTURBATIONS)]
@@ -276,7 +276,7 @@ class Errors(ImplementationPair):
 
     @cached_property
     def flushed_by(self) -> dict[str, NDArray]:
-        """Which results are 0 on a side, and subnormal on the other one beyond their units."""
+        """Masks of results that are 0 in one implementation, and subnormal in the other."""
         fraction, lowest = FORMATS[self.form][:2]
         numbers = {name: y.numbers(np.float64) for name, y in self.results.items()}
         masks = {}
@@ -286,19 +286,19 @@ class Errors(ImplementationPair):
                 other = np.abs(numbers["f" if name == "g" else "g"])
                 unit = np.maximum(2.0 ** (lowest - fraction), self.scale)
                 lost &= other > self.allowed * unit
-                # What is 0 where others are normal, too, was cut off.
+                # Zeros in place of normal numbers are not due to flushing.
                 lost &= not (other[lost] >= 2.0**lowest).any()
             masks[name] = lost
         return masks
 
     @property
     def flushed(self) -> NDArray:
-        """Which results are so on either side."""
+        """Mask of the results that either implementation flushes to 0."""
         flushed: NDArray = np.logical_or(*self.flushed_by.values())
         return flushed
 
     def is_rounding_except(self, lost: NDArray) -> bool:
-        """Tell whether errors of all other results are as those of rounding."""
+        """Return True if rounding explains the errors of all results but the lost ones."""
         off = (
             [self.difference]
             if self.reference is None
@@ -308,14 +308,14 @@ class Errors(ImplementationPair):
         return all(map(self.is_rounding, sizes))
 
     def set_results(self, f: Result, g: Result, reference: Result, unit: NDArray) -> None:
-        """Take answers and units as known, and ask no side."""
+        """Set the results, the reference and its noise level, without a call."""
         self.result_f, self.result_g = f, g
         implementation = Implementation("reference", self.f.call, (), self.f.budget)
         self._reference_and_noise = implementation, reference, NoiseLevel(unit, math.nan)
 
     @property
     def effective_count(self) -> float:
-        """How many of the differences there are by weight: beside large ones, others are none."""
+        """Effective number of differing entries: small differences count less than large ones."""
         with np.errstate(all="ignore"):
             squares = np.square(self.difference / self.scale)
             squares /= np.max(squares, where=np.isfinite(squares), initial=0.0)

@@ -1,4 +1,4 @@
-"""All that is measured of two implementations."""
+"""Measure all evidence for a verdict on two implementations."""
 
 import math
 from collections.abc import Callable
@@ -26,31 +26,30 @@ from .verdict import (
     SYSTEMATIC,
 )
 
-_STAYS = 2.0**-6  # of a share of a result, that is another one where digits are lost
-_LUCKY = 2.0**8  # times that a rounding is hardly ever smaller than others
-_DRAWN, _REDRAWN = 3, 24  # moves, at some of which roundings are as they mostly are
-_PERTURBATION_ULPS = 0.731  # of a last place
+_STAYS = 2.0**-6  # relative change of f/g between precisions that is not a loss of digits
+_LUCKY = 2.0**8  # factor by which a rounding error is hardly ever smaller than others
+_DRAWN, _REDRAWN = 3, 24  # perturbations, to see typical rounding errors in some
+_PERTURBATION_ULPS = 0.731  # of the working precision
 
 
 @dataclass
 class HigherPrecision:
     """
-    How far both sides are apart in the wider format, beside how far they are here.
+    Differences of f and g in higher precision, compared with those in the working precision.
 
-    They are asked at inputs that need all its bits: with the bits of the narrower one much that
-    would round is exact.
+    The inputs are perturbed to use all bits: products of inputs with few bits would be exact.
     """
 
     e: Errors
 
     @property
     def _results(self) -> tuple[Result, Result]:
-        """What both give at the inputs as they are."""
+        """Results of f and g at the unperturbed inputs."""
         return self.e.wide_results["f"], self.e.wide_results["g"]
 
     @property
     def comparable(self) -> bool:
-        """Whether both sides answer at moved inputs, and alike."""
+        """Whether the results at perturbed inputs can be compared."""
         return comparable(*self._perturbed)
 
     @cached_property
@@ -65,29 +64,29 @@ class HigherPrecision:
 
     @property
     def fine(self) -> float:
-        """The roundoff of the wider format."""
+        """Unit roundoff of the higher precision."""
         return ROUNDOFF["float64"] if self.e.form != "float64" else 2.0**-64
 
     @property
     def allowed(self) -> float:
-        """Units that are allowed; of a format narrower than float32, what float32 takes."""
+        """Limit of rounding errors; for formats below float32, that of float32."""
         within = ROUNDOFF["float32"] if self.e.roundoff > ROUNDOFF["float32"] else self.fine
         return self.e.allowed * within / self.fine
 
     @cached_property
     def difference(self) -> NDArray:
         same = self._perturbed[0].forms == self.e.result_f.forms
-        # Else there are as many as there are different numbers, say.
+        # Otherwise their number depends on the values, as for distinct numbers.
         return difference(*self._perturbed) if same else self.unmoved
 
     @cached_property
     def unmoved(self) -> NDArray:
-        """How far they are apart at the inputs as they are."""
+        """Difference of f and g at the unperturbed inputs."""
         return difference(*self._results)
 
     @cached_property
     def noise_level(self) -> NDArray:
-        # At kinks and ties a function's own noise is not in proportion.
+        # At kinks and ties the noise of a function is not proportional to roundoff.
         assert self.e.reference is not None
         implementation, result = self.e.reference
         seeds = [self.e.seed + 77, self.e.seed + 78]
@@ -102,7 +101,7 @@ class HigherPrecision:
 
     @cached_property
     def working_norms(self) -> ErrorNorms:
-        """How far they are apart in the working format, but for what is flushed to 0 there."""
+        """Norms of the differences in the working precision, without results flushed to 0."""
         e = self.e
         if not e.flushed.any():
             return e.eta_difference
@@ -111,16 +110,17 @@ class HigherPrecision:
     @cached_property
     def differ(self) -> bool:
         """
-        Whether the sides are two functions: their difference stays in the wider format.
+        Whether f and g are different functions: their difference remains in higher precision.
 
-        One of rounding falls as the format's does, even where an algorithm magnifies it; at a root,
-        by the square root of that. What falls less is none; nor is, between algorithms that lose no
-        digits here, what is far more units there. But functions of a format narrower than float32
-        compute in float32, whatever they are given: to its rounding theirs may fall.
+        A rounding error falls in proportion to the unit roundoff, even if an algorithm amplifies
+        it; at a root, in proportion to its square root. An error that falls less is no rounding
+        error, nor is one that grows relative to the noise level although no digits are lost in the
+        working precision. Functions of formats below float32 compute in float32 for any input, and
+        their errors need only fall to its roundoff.
         """
         e, d, unit, far = self.e, self.difference, self.noise_level, self.norms
         none = self.lost & self.are_none(d)
-        # Beside some of which digits are left in the wider format, and not here.
+        # Some results have digits left in higher precision only.
         if none.any() and (np.abs(e.difference) > e.allowed * e.scale)[~none].any():
             d = np.where(none, 0.0, d)
             far = worst_error_norms(e.result_f, d, unit)
@@ -130,10 +130,10 @@ class HigherPrecision:
             expected_gain, least = _LUCKY, 1.0
         expected = expected_gain * max(self.working_norms.rms, least)
         more = far.rms > expected
-        if math.isinf(far.rms):  # beside a unit of 0: no rounding is in these results
+        if math.isinf(far.rms):  # noise level 0: there is no rounding in these results
             more = far.absolute > expected_gain / gained * self.working_norms.absolute
         allowed = self.allowed
-        if e.form == "float64":  # constants in a source are rounded to it, whatever is wider
+        if e.form == "float64":  # constants in source code are rounded to float64
             allowed = max(allowed, SYSTEMATIC * e.roundoff / self.fine)
         beyond = far.robust > allowed or self._mostly_different(d, unit)
         if far.broken and not self._comes_and_goes:
@@ -145,7 +145,7 @@ class HigherPrecision:
         )
 
     def _by_chance(self, far: ErrorNorms, expected_gain: float) -> bool:
-        """Tell whether few roundings are small here alone, and not as small about here."""
+        """Return True if few rounding errors are small at these inputs only by chance."""
         e = self.e
         if e.effective_count >= MANY or math.isinf(far.rms):
             return False
@@ -159,7 +159,8 @@ class HigherPrecision:
 
     @cached_property
     def _comes_and_goes(self) -> bool:
-        """Tell whether last places decide, here and elsewhere, which results are not finite."""
+        """Return True if 1-ulp perturbations decide which results are finite, here and "
+        "elsewhere."""
         e, pair = self.e, self._perturbed
         alone = np.logical_xor(*(np.isfinite(y.numbers(np.float64)) for y in pair))
         if pair[0].forms != e.result_f.forms or not alone[~np.isfinite(self.difference)].all():
@@ -178,10 +179,11 @@ class HigherPrecision:
     @cached_property
     def lost(self) -> NDArray:
         """
-        Which results may have lost all their digits, rather than be those of another function.
+        Mask of results that may have lost all digits, rather than be those of a different function.
 
-        1 + tanh(-60) has none in either format, and a long double has few more than a double. What
-        is as far off in proportion is another function; but not what is nothing beside the other.
+        1 + tanh(-60) has none in either precision, and a long double has few more than a double.
+        The same relative difference in both is a different function, unless one result vanishes
+        compared with the other.
         """
         e = self.e
         assert e.reference is not None
@@ -199,15 +201,17 @@ class HigherPrecision:
         return gone & ~steady
 
     def are_none(self, d: NDArray) -> NDArray:
-        """Tell which differences are none beside numbers on the way to them."""
+        """Return a mask of differences that are roundoff of intermediate values."""
         none: NDArray = np.abs(d) <= self.allowed * self.fine * self.e.natural_size
         return none
 
     @property
     def _gained(self) -> float:
-        """How many times less the wider format's units are: not all that its bits gain.
+        """
+        Ratio of the noise levels in the working and in higher precision.
 
-        Where sums are long, roundings on the way are more than what the inputs' last places do.
+        It is less than the ratio of the roundoffs if rounding errors of long sums exceed the effect
+        of a 1-ulp perturbation of the inputs.
         """
         finite = np.isfinite(self.e.scale) & np.isfinite(self.noise_level)
         here, there = rms_of(self.e.scale[finite]), rms_of(self.noise_level[finite])
@@ -215,9 +219,10 @@ class HigherPrecision:
         return min(most, max(1.0, here / there)) if there else most
 
     def _mostly_different(self, d: NDArray, unit: NDArray) -> bool:
-        """Tell whether most results differ grossly, beside which a few are of larger units still.
+        """
+        Return True if most results have a large relative difference.
 
-        The last places of chaos decide all of some results, and their norm hides the others.
+        Norms may hide it if a few chaotic results have a much higher noise level.
         """
         threshold = LARGE_DIFFERENCE * rms_of(self.e.result_f.numbers(np.float64))
         distance = np.abs(d)
@@ -226,7 +231,7 @@ class HigherPrecision:
 
     @property
     def nondeterministic(self) -> list[str]:
-        """Which sides give results as far apart as the two are, where those are asked again."""
+        """Names of implementations whose repeated calls differ by as much as f and g."""
         distance = rms_of(difference(*self._perturbed))
         again = self._evaluate_perturbed(1.0)
         return [
@@ -237,31 +242,33 @@ class HigherPrecision:
 
     @property
     def agree_unmoved(self) -> bool:
-        """Whether the sides agree at the inputs as they are."""
+        """Whether f and g agree at the unperturbed inputs."""
         size = worst_error_norms(self.e.result_f, self.unmoved, self.noise_level)
         near = size.robust <= self.allowed and not size.broken
         return near and not self._mostly_different(self.unmoved, self.noise_level)
 
     @property
     def perturbation_growth(self) -> float:
-        """How many times as far they are apart where inputs are moved so much farther."""
+        """Growth of the difference when the perturbation is REDRAW times as large."""
         f, g = self._evaluate_perturbed(REDRAW)
         if not self.norms.absolute or not comparable(f, g):
             return 1.0
         return rms_of(difference(f, g)) / self.norms.absolute
 
 
-_OF_SUMS = 64.0  # last places of a term by how many there are: well beyond last places of the sum
+_OF_SUMS = 64.0  # ulp of a term per term: well above the ulp of the sum
 
-Differ = Callable[[float, int], NDArray | None]  # what differences are at moved inputs
+Differ = Callable[
+    [float, int], NDArray | None
+]  # of (delta, seed) to the differences at perturbed inputs
 
 
 class Evidence(Errors):
-    """Two sides at some inputs, and what is known of them so far."""
+    """Two implementations, their inputs, and the measurements made so far."""
 
     @cached_property
     def wide(self) -> HigherPrecision | None:
-        """How far the sides are apart in the wider format, if both answer in it."""
+        """Differences in higher precision; None if f or g cannot compute in it."""
         if len(self.wide_results) < 2:
             return None
         wide = HigherPrecision(self)
@@ -269,20 +276,20 @@ class Evidence(Errors):
 
     @property
     def differ_wide(self) -> bool:
-        """Whether the wider format, as far as both answer in it, shows two functions."""
+        """Whether f and g are different functions, as far as higher precision shows it."""
         return self.wide is not None and self.wide.differ
 
     @cached_property
     def far_similarity(self) -> float:
-        """How much many differences are the same wherever the inputs are; 0 for few."""
+        """Cosine similarity of the differences here and at far inputs; 0 for few entries."""
         if self.difference.size < MANY or self.eta_difference.broken or not self.can_perturb:
             return 0.0
         return self.least_similarity(2, self.seed + 850)
 
     def least_similarity(self, count: int, seed: int) -> float:
-        """Return the least cosine of differences at inputs that are moved far."""
+        """Return the smallest cosine similarity of the differences at far inputs."""
         least = 1.0
-        # Of few the signs are the same by chance, time and again.
+        # The signs of few differences are often the same by chance.
         for k in range(count if self.effective_count >= MANY else FEW_REDRAWN):
             least = min(least, self.similarity(2.0**-COARSEST, seed + k) or 0.0)
             if least <= STEADY:
@@ -290,17 +297,17 @@ class Evidence(Errors):
         return least
 
     def similarity(self, delta: float, seed: int) -> float | None:
-        """Return the cosine between the difference of the sides here, and at moved inputs."""
+        """Return the cosine similarity of f - g at the inputs and at perturbed inputs."""
         there = self.perturbed_difference(delta, seed)
         return None if there is None else cosine(self.difference, there, self.scale)
 
     def mean_similarity(self, here: NDArray, at: Differ) -> float | None:
-        """Return how alike differences at moved inputs are; None if so by chance at most."""
+        """Return the mean cosine similarity of differences; None if it is not significant."""
         differences = [here]
         similarity = self._pairwise_similarity(differences, at, REDRAWN - 1)
         if (
             similarity is not None and self.effective_count < MANY
-        ):  # of few the signs are the same by chance
+        ):  # the signs of few are the same by chance
             with suppress(BudgetError):
                 similarity = self._pairwise_similarity(differences, at, FEW_REDRAWN)
         return similarity
@@ -308,8 +315,8 @@ class Evidence(Errors):
     def _pairwise_similarity(
         self, differences: list[NDArray], at: Differ, more: int
     ) -> float | None:
-        """Compare differences, and those of more moves, if there are enough."""
-        # What a term loses to a sum of n is drawn anew by moves of last places of that.
+        """Add differences at `more` perturbations, and return the mean pairwise cosine."""
+        # Rounding errors of a sum of n terms are redrawn by perturbations of ulps of the sum.
         delta = min(2.0**-COARSEST, max(REDRAW, _OF_SUMS * self.length) * self.roundoff)
         first = len(differences)
         for k in range(first, first + more):

@@ -1,4 +1,4 @@
-"""Two implementations, called at some inputs and at perturbed ones."""
+"""Call two implementations at the inputs and at perturbed inputs."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,28 +18,26 @@ from .verdict import ALONE
 
 @dataclass
 class ImplementationPair:
-    """Two implementations at some inputs, and how their results are compared."""
+    """Two implementations, their inputs, and the settings of the comparison."""
 
     f: Implementation
     g: Implementation
     inputs: tuple[Any, ...]
-    form: str  # the working format
-    widens: str | None = None  # who is called in the wider format: "fg", "f", "g" or none
+    form: str  # the working precision
+    widens: str | None = None  # called in higher precision: "fg", "f", "g" or None
     reference_function: Callable[..., Any] | None = None
-    length: int = 1  # of the reductions
+    length: int = 1  # of the longest sum
     batch: tuple[int, ...] = ()
     seed: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
-    nondeterminism_note: str = (
-        ""  # what is said of sides that do not repeat themselves, within rounding
-    )
-    titles: tuple[str, ...] = ()  # how the inputs are reached among the caller's, if not by place
-    owners: tuple[int, ...] = ()  # and which of those they are part of
-    options: dict[str, str] = field(default_factory=dict)  # the caller's, as code
-    unpacked: bool = True  # whether the caller passes a tuple or list of arguments
+    nondeterminism_note: str = ""  # added to the reason
+    titles: tuple[str, ...] = ()  # labels of the inputs, if not their positions
+    owners: tuple[int, ...] = ()  # the caller's input that each is part of
+    options: dict[str, str] = field(default_factory=dict)  # of the call, as code
+    unpacked: bool = True  # the inputs are a tuple or list of arguments
 
     def title(self, k: int) -> str:
-        """Return how the caller reaches an input."""
+        """Return the label of input k."""
         return self.titles[k] if self.titles else str(k)
 
     @property
@@ -56,11 +54,11 @@ class ImplementationPair:
 
     @property
     def allowed(self) -> float:
-        """How many units an error of rounding may take: C(n)."""
+        """Largest rounding error in units of the expected one: 4 + sqrt(n)."""
         return 4 + math.sqrt(self.length)
 
     def is_rounding(self, size: ErrorNorms) -> bool:
-        """Tell whether errors are as those of rounding, all together and the largest one."""
+        """Return True if rounding explains both the robust norm and the largest error."""
         return size.robust <= self.allowed and size.peak <= ALONE * self.allowed and not size.broken
 
     @cached_property
@@ -73,17 +71,17 @@ class ImplementationPair:
 
     @cached_property
     def perturb(self) -> Perturbations:
-        """The inputs, moved; one call's arrays are gone with the next."""
+        """Function that perturbs the inputs; each call overwrites the previous arrays."""
         return Perturbations(self.inputs)
 
     @cached_property
     def natural_size(self) -> float:
-        """How large numbers are that a side may compute with: 1, or as the largest input."""
+        """Bound on the magnitude of intermediate values: the largest input, at least 1."""
         return max([1.0, *map(largest_of, self._sizes)])
 
     @cached_property
     def typical_size(self) -> float:
-        """How large they are mostly."""
+        """Median magnitude of the inputs, at least 1."""
         finite = (sizes[np.isfinite(sizes)] for sizes in self._sizes)
         return max([1.0, *(float(np.median(sizes)) for sizes in finite if sizes.size)])
 
@@ -93,7 +91,7 @@ class ImplementationPair:
 
     @cached_property
     def can_perturb(self) -> bool:
-        """Whether moves change any input: zeros stay, and so does what is no array."""
+        """Whether perturbations change any input; zeros and non-arrays stay the same."""
         return any(
             bool(np.any(np.isfinite(self.inputs[k]) & (self.inputs[k] != 0)))
             for k in perturbable(self.inputs)
@@ -102,7 +100,7 @@ class ImplementationPair:
     def evaluate_perturbed(
         self, delta: float, seed: int, *, zeros: bool = False, wide: bool = False
     ) -> tuple[Result, Result]:
-        """Ask both sides at inputs that are moved, and rounded to a format; or zeros, too."""
+        """Call f and g at perturbed inputs; `zeros` also perturbs zeros, by delta of the RMS."""
         x = self.perturb(delta, seed, wide)
         if zeros:
             random = np.random.default_rng(seed % 2**64)
@@ -115,14 +113,14 @@ class ImplementationPair:
     def perturbed_difference(
         self, delta: float, seed: int, *, wide: bool = False
     ) -> NDArray | None:
-        """Return how far the sides are apart at moved inputs; None if they answer otherwise."""
+        """Return f - g at perturbed inputs; None if results cannot be compared."""
         f, g = self.evaluate_perturbed(delta, seed, wide=wide)
         return difference(f, g) if comparable(f, g, self.result_f) else None
 
     def nearby(
         self, inputs: Sequence[Any], roundoff: float, seed: int, most: int
     ) -> Iterator[tuple[NDArray, NDArray]]:
-        """Give what both sides answer where inputs are moved by last places, if that compares."""
+        """Yield the results of f and g at inputs perturbed by a few ulps, while comparable."""
         perturb = Perturbations(inputs)
         for k in range(most):
             x = perturb(2 * roundoff, seed + k, wide=False)

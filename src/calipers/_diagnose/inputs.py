@@ -1,4 +1,4 @@
-"""Inputs as NumPy arrays, and those of them that can be moved by last places."""
+"""Convert inputs to NumPy arrays, select those that can be perturbed, and change their layout."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -13,19 +13,21 @@ from .._core.libraries import library_of
 from .._core.protocols import ArrayLibrary, NDArray
 from .callables import Result
 
-_VECTOR = 64  # bytes: the widest that processors have
-_STRIP = 8  # rows that are turned at a time: more of them evict one another's cache lines
+# Bytes of the widest vector registers (AVX-512).
+_VECTOR_BYTES = 64
+# Rows that are transposed at a time: more would evict each other's cache lines.
+_STRIP_ROWS = 8
 
 
 def layouts(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Give the same numbers, laid out in other ways."""
+    """Yield names of other memory layouts, and the inputs in them."""
     yield "in column-major order", [_column_major(x) for x in inputs]
     unaligned = [misaligned(x) if isinstance(x, np.ndarray) else x for x in inputs]
     yield "in unaligned memory", unaligned
 
 
 def slices(inputs: Sequence[Any], batch: Sequence[int]) -> Iterator[tuple[str, Any, list[Any]]]:
-    """Give parts of a batch: what they are called, which rows, and the inputs."""
+    """Yield parts of a batch: a name, the rows, and the inputs."""
     batched = [inputs[k] for k in batch if k < len(inputs)]
     rows = {x.shape[0] for x in batched if isinstance(x, np.ndarray) and x.ndim}
     if len(rows) != 1:
@@ -39,7 +41,7 @@ def slices(inputs: Sequence[Any], batch: Sequence[int]) -> Iterator[tuple[str, A
 
 
 def contiguous(inputs: Sequence[Any]) -> list[Any] | None:
-    """Return the same arrays in C order, without gaps; None if they are so."""
+    """Return the inputs as C-contiguous arrays; None if they are contiguous already."""
     loose = [x for x in inputs if isinstance(x, np.ndarray) and not x.flags.c_contiguous]
     if not loose:
         return None
@@ -50,17 +52,17 @@ def _column_major(x: Any) -> Any:
     if not isinstance(x, np.ndarray) or x.ndim < 2:
         return x
     turned = np.empty_like(x, order="F")
-    for start in range(0, len(x), _STRIP):
-        turned[start : start + _STRIP] = x[start : start + _STRIP]
+    for start in range(0, len(x), _STRIP_ROWS):
+        turned[start : start + _STRIP_ROWS] = x[start : start + _STRIP_ROWS]
     return turned
 
 
 def misaligned(x: NDArray) -> NDArray:
-    """Copy an array to memory that begins one element after where vectors do."""
-    if x.dtype.hasobject:  # whose references NumPy keeps where it wants them
+    """Copy an array to memory that starts one element after an aligned address."""
+    if x.dtype.hasobject:  # references must stay aligned
         return x.copy()
-    memory = np.empty(x.nbytes + 2 * _VECTOR, np.uint8)
-    start = -memory.ctypes.data % _VECTOR + x.itemsize
+    memory = np.empty(x.nbytes + 2 * _VECTOR_BYTES, np.uint8)
+    start = -memory.ctypes.data % _VECTOR_BYTES + x.itemsize
     shifted = memory[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
     shifted[...] = x
     return shifted
@@ -68,16 +70,16 @@ def misaligned(x: NDArray) -> NDArray:
 
 class NestedInputs(FlatArguments):
     """
-    The arrays and numbers of all inputs, in order, and how they become the arguments of a call.
+    The arrays and scalars in nested inputs, in order, and the way back to arguments.
 
     Attributes
     ----------
     titles : tuple of str
-        How each is reached: "1", or "0['weights'][2]".
+        Label of each leaf: "1", or "0['weights'][2]".
     names : tuple of str
-        What messages call it: "inputs[1]", or "inputs[0]['weights'][2]".
+        Name of each leaf in messages: "inputs[1]", or "inputs[0]['weights'][2]".
     whole : tuple of bool
-        Whether it is an input itself.
+        Whether each leaf is an input itself.
     """
 
     def __init__(self, inputs: Sequence[Any]) -> None:
@@ -93,12 +95,12 @@ class NestedInputs(FlatArguments):
         self.whole = tuple(not path for path in self.paths)
 
     def leaf_indices(self, inputs: Iterable[int]) -> list[int]:
-        """Return where inputs are among the leaves: those that are arrays themselves."""
+        """Return the positions among the leaves of those inputs that are arrays themselves."""
         chosen = set(inputs)
         return [k for k, owner in enumerate(self.owners) if owner in chosen and self.whole[k]]
 
     def accepting_leaves(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function of the leaves that calls f as the caller would."""
+        """Return a function of the leaves that calls f with the nested inputs."""
         return f if all(self.whole) else _Called(f, self)
 
 
@@ -108,7 +110,7 @@ class _Called:
         self.__name__ = getattr(f, "__name__", type(f).__name__)
 
     def __call__(self, *leaves: Any) -> Any:
-        """Put the leaves together, and call the function."""
+        """Rebuild the arguments from the leaves, and call the function."""
         return self._f(*self._nest.unflatten(leaves))
 
 
@@ -127,7 +129,7 @@ HIGHER_PRECISION: dict[str, np.dtype[Any]] = {
 
 
 def as_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
-    """Return copies of inputs as NumPy arrays; what is none, a flag say, is handed on as it is."""
+    """Return copies of inputs as NumPy arrays; other objects, such as flags, are returned as is."""
     items = as_tuple(inputs)
     names = names or [f"inputs[{k}]" for k in range(len(items))]
     return tuple(map(_as_input, items, names))
@@ -136,12 +138,12 @@ def as_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
 def _as_input(x: Any, name: str) -> Any:
     library = library_of(x)
     if library is not None:
-        # A key of jax is one of its arrays, and of no numbers.
+        # A random key of jax is an array, but not of numbers.
         return x if str(x.dtype).startswith("key<") else _fetched(library, x, name)
     if isinstance(x, np.ma.MaskedArray):
         msg = f"{name} is a masked array: pass its data and its mask, and combine them in f"
         raise TypeError(msg)
-    if isinstance(x, np.matrix):  # of which * is another product
+    if isinstance(x, np.matrix):  # whose * is a matrix product
         msg = f"{name} is a numpy.matrix: pass an array, and convert it to a matrix in f"
         raise TypeError(msg)
     if isinstance(x, (np.ndarray, np.generic, float, complex)) and not isinstance(x, bool):
@@ -157,28 +159,28 @@ def _fetched(library: ArrayLibrary, x: Any, name: str) -> NDArray:
 
 
 def longest_axis(arrays: Sequence[Any]) -> int:
-    """Return how long the longest axis of arrays is, which sums are no longer than; at least 1."""
+    """Return the length of the longest axis, an estimate of the longest sum; at least 1."""
     lengths: list[int] = [n for x in arrays if isinstance(x, np.ndarray) for n in x.shape]
     return max([1, *lengths])
 
 
 def is_perturbable(x: Any) -> bool:
-    """Tell whether an input is of floating-point numbers, which can be moved a little."""
+    """Return True for floating-point arrays, which can be perturbed."""
     return isinstance(x, np.ndarray) and (x.dtype.kind in "fc" or x.dtype.name == "bfloat16")
 
 
 def to_higher_precision(inputs: Sequence[Any]) -> list[Any]:
-    """Return the same numbers in the next wider format."""
+    """Return the inputs in the next higher precision."""
     return [x.astype(HIGHER_PRECISION[x.dtype.name]) if is_perturbable(x) else x for x in inputs]
 
 
 def perturbable(inputs: Sequence[Any]) -> list[int]:
-    """Return the places of inputs that can be moved, or rounded."""
+    """Return the positions of inputs that can be perturbed, or rounded."""
     return [k for k, x in enumerate(inputs) if is_perturbable(x)]
 
 
 def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
-    """Return inputs as arrays, of formats that have a next wider one."""
+    """Return inputs as arrays; raise if there is no higher precision than theirs."""
     arrays = as_inputs(inputs, names)
     for k, x in enumerate(arrays):
         if is_perturbable(x) and x.dtype.name not in HIGHER_PRECISION:
@@ -192,7 +194,7 @@ _REALS = {"complex64": "float32", "complex128": "float64"}
 
 
 def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> str:
-    """Return the working format: what the caller says, or the widest of the inputs."""
+    """Return the working precision: `dtype`, or the highest precision of the inputs."""
     if dtype is not None:
         name = name_of(dtype, ROUNDOFF)
         held = [
@@ -214,7 +216,7 @@ def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> s
             msg = f"{name} has dtype {x.dtype}, and there is no higher precision to compare with: "
             msg += "pass float64 or lower precision"
             raise TypeError(msg)
-    # A number by itself is a Python float, as often as not.
+    # Scalars are ignored if there are arrays: they are often Python floats.
     arrays = [x for x in inputs if is_perturbable(x) and x.ndim] or list(
         filter(is_perturbable, inputs)
     )
@@ -225,19 +227,19 @@ def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> s
 
 
 def format_of_results(*results: Result) -> str:
-    """Return the widest format of results, where no input has one."""
+    """Return the highest precision of results, for inputs that have none."""
     names = [
         (x.ndim > 0, _REALS.get(name, name).removesuffix("fn"))
         for result in results
         for x, name in zip(result.arrays, result.dtypes, strict=True)
     ]
     formats = [(is_array, name) for is_array, name in names if name in ROUNDOFF]
-    # A number by itself is a Python float, as often as not.
+    # Scalars are ignored if there are arrays: they are often Python floats.
     chosen = [name for is_array, name in formats if is_array] or [name for _, name in formats]
     return min(chosen, key=lambda name: ROUNDOFF[name]) if chosen else "float64"
 
 
 def is_wide(result: Result, form: str) -> bool:
-    """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
+    """Return True if all floating-point results are in higher precision than `form`."""
     kinds = "gG" if form == "float64" else "dDgG"
     return all(x.dtype.kind not in "fc" or x.dtype.char in kinds for x in result.arrays)

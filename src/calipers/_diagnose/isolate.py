@@ -1,4 +1,4 @@
-"""Run a diagnosis in another process, where a function that crashes or hangs ends nothing else."""
+"""Run a diagnosis in a separate process, which a function may crash or block."""
 
 import ctypes
 import multiprocessing
@@ -21,24 +21,26 @@ from .._core.threads import children_with_safe_path
 from .callables import Implementation, one_line_error
 
 _INTERRUPTED = 128 + signal.SIGINT
-_LIMIT = 600.0  # seconds without a message, after which a call is taken to hang
-_TASKS = "/proc/self/task"  # of Linux: the threads of this process, Python's and others
+# Seconds without a message after which a call counts as hanging.
+_TIMEOUT = 600.0
+# The threads of this process on Linux, also those of libraries.
+_TASKS = "/proc/self/task"
 
 
 @dataclass(frozen=True)
 class Death:
-    """Why there is no diagnosis: which function ended the process, and how, or did not return."""
+    """The reason for a missing diagnosis: a function that ended the process or did not return."""
 
     reason: str
 
 
 def in_a_process(work: Callable[[], Any], implementations: Sequence[Implementation]) -> Any:
     """
-    Return the result of `work` in another process, or the Death of that; count the calls begun.
+    Return the result of `work` in another process, or a Death; count the calls begun.
 
-    The process is a fork, which needs no pickling, where no thread but Python's runs: threads of
-    OpenMP, torch or jax do not survive a fork, and calls in the child would wait for them forever.
-    Else it is a fresh process, to which the functions are sent.
+    The process is a fork, which needs no pickling, if only Python's threads run: threads of OpenMP,
+    torch or jax do not survive a fork, and calls in the child would wait for them forever.
+    Otherwise a new process is spawned, and the functions are pickled.
     """
     if multiprocessing.current_process().daemon:
         msg = "isolate=True starts a process, which this daemonic process is not allowed to: "
@@ -47,7 +49,7 @@ def in_a_process(work: Callable[[], Any], implementations: Sequence[Implementati
     by_name = {implementation.name: implementation for implementation in implementations}
     calling = ""
     try:
-        while wait([pipe], _LIMIT):
+        while wait([pipe], _TIMEOUT):
             kind, value = pipe.recv()
             if kind == "result":
                 return value
@@ -55,7 +57,7 @@ def in_a_process(work: Callable[[], Any], implementations: Sequence[Implementati
                 raise value
             calling = value
             by_name[calling].calls += 1
-        return Death(f"{calling or 'the process'} did not answer within {_LIMIT:.0f} s")
+        return Death(f"{calling or 'the process'} did not answer within {_TIMEOUT:.0f} s")
     except EOFError:
         process.join()
         how = _how(process.exitcode)
@@ -77,17 +79,17 @@ def _how(code: int | None) -> str:
 def _forked(
     work: Callable[[], Any], implementations: Sequence[Implementation]
 ) -> tuple[Any, Connection] | None:
-    """Start a fork, or return None where the child would lack threads that libraries wait for."""
+    """Start a fork; return None if the child would lack threads that libraries need."""
     if not os.path.isdir(_TASKS):
         return None
     context: Any = multiprocessing.get_context("fork")  # Windows has none
     pipe, other = context.Pipe()
     process = context.Process(target=_run_fork, args=(work, implementations, other, pipe))
-    with warnings.catch_warnings():  # of threads: where there are any, the child ends at once
+    with warnings.catch_warnings():  # about threads: if there are any, the child ends at once
         warnings.simplefilter("ignore")
         process.start()
     other.close()
-    # Only now: OpenBLAS ends its threads before a fork, and starts them anew when it needs them.
+    # Checked after the fork: OpenBLAS ends its threads before it, and restarts them when needed.
     if _only_python_threads():
         pipe.send("go")
         return process, pipe
@@ -98,7 +100,7 @@ def _forked(
 
 def _only_python_threads() -> bool:
     """Return True if Python started every thread of this process."""
-    end = time.monotonic() + 0.1  # for threads to vanish that a library ends before a fork
+    end = time.monotonic() + 0.1  # s, for threads that a library ends before a fork
     while True:
         python_threads = {thread.native_id for thread in threading.enumerate()}
         if {int(task) for task in os.listdir(_TASKS)} <= python_threads:
@@ -125,7 +127,7 @@ def _run_fork(
 def _fresh(
     work: Callable[[], Any], implementations: Sequence[Implementation]
 ) -> tuple[Any, Connection]:
-    """Start a process that shares nothing with this one."""
+    """Spawn a new process, and send it the work."""
     sent = _pickled(work, implementations)
     context: Any = multiprocessing.get_context("spawn")  # its pipes are of another class on Windows
     pipe, other = context.Pipe()
@@ -138,7 +140,7 @@ def _fresh(
 
 @contextmanager
 def _hidden_script() -> Iterator[None]:
-    """Start processes that do not run the script again: what they need of it is sent to them."""
+    """Let new processes not run the main script again: its functions are pickled by value."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -148,14 +150,14 @@ def _hidden_script() -> Iterator[None]:
 
 
 def _pickled(work: Callable[[], Any], implementations: Sequence[Implementation]) -> bytes:
-    """Return the work as bytes; functions of a script or a notebook go along by value."""
+    """Pickle the work; functions of a script or a notebook are pickled by value."""
     try:
         dumps: Callable[[Any], bytes] = import_module("numba.cloudpickle").dumps
     except ImportError:
         dumps = pickle.dumps
     try:
         return dumps((work, implementations))
-    except Exception as error:  # an object's own pickling may raise anything
+    except Exception as error:  # the pickling of an object may raise anything
         name = next(
             (
                 implementation.name
@@ -201,25 +203,25 @@ def _run(
         pipe.send(("result", work()))
     except Exception as error:
         pipe.send(("error", _sendable(error)))
-    except KeyboardInterrupt:  # which the caller has had, too, and tells of
+    except KeyboardInterrupt:  # the parent process gets it as well
         sys.exit(_INTERRUPTED)
 
 
 def _end_with_parent(pipe: Connection) -> None:
-    """End this process when its parent ends, in whatever way and whatever is being called."""
-    if sys.platform == "linux":  # even while a call holds Python's lock
+    """End this process as soon as its parent ends, also during a call."""
+    if sys.platform == "linux":  # also while a call holds the GIL
         set_death_signal = 1  # PR_SET_PDEATHSIG
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
 
     def watch() -> None:
-        wait([pipe])  # nothing comes but its end
+        wait([pipe])  # ready only when the parent closes it
         os._exit(_INTERRUPTED)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return the error, or its text as a TypeError where it cannot be sent."""
+    """Return the error, or a TypeError with its text if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # its class may do anything
@@ -228,7 +230,7 @@ def _sendable(error: Exception) -> Exception:
 
 
 class _Announced:
-    """A function that sends its name before it is called."""
+    """A function that reports each call through a pipe."""
 
     def __init__(self, call: Callable[..., Any], name: str, pipe: Connection) -> None:
         self._call, self._name, self._pipe = call, name, pipe

@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measured:
-    """What an inquiry has measured, for the report."""
+    """Measured errors, for the report."""
 
     evidence: dict[str, Any]
-    units: NDArray | None = None  # that the sides are apart, element by element
+    units: NDArray | None = None  # |f - g| / expected rounding error, by entry
     reference: NDArray | None = None
 
 
 def measured(e: Evidence) -> Measured:
-    """Return errors as numbers, as far as the calls that are left allow."""
+    """Return the errors, as far as the remaining calls allow."""
     try:
         evidence: dict[str, Any] = {"apart": _numbers(e.eta_difference)}
         evidence["apart"]["absolute_largest"] = float(np.abs(e.difference).max(initial=0))
@@ -75,7 +75,7 @@ def measured(e: Evidence) -> Measured:
 
 
 def _numbers(size: ErrorNorms) -> dict[str, float | int]:
-    """Return the norms of errors: infinite if an error is, which `Size` counts and leaves out."""
+    """Return the norms of errors: infinite if an error is not finite."""
     names = ("rms", "largest", "normwise", "absolute")
     norms = {name: math.inf if size.broken else getattr(size, name) for name in names}
     return norms | {"broken": size.broken}
@@ -229,8 +229,8 @@ class Diagnosis(DiagnosisData, Report):
         scale = self.evidence.get("scale", 1.0) * max(1.0, self.evidence.get("kappa", 1.0))
         form = self.format if self.format in ROUNDOFF else self.dtype
         tolerance = recommend_tolerance(form, self.length)
-        # What is measured here may be more than the rule of thumb allows; all there is to go by
-        # where results are 0 or infinite.
+        # The measured difference may exceed the rule of thumb. It is the only measure if results
+        # are 0 or infinite.
         needed = 2 * self.evidence["apart"]["absolute_largest"] if "apart" in self.evidence else 0.0
         ruled = tolerance.atol * scale
         return Tolerance(tolerance.rtol, max(ruled, needed) if math.isfinite(ruled) else needed)
@@ -267,7 +267,7 @@ def diagnosis_of(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
         evidence.update(measurement.evidence)
         if measurement.units is not None:
             worst = _farthest(e, measurement.units, measurement.reference)
-            # By norm: single ones may be beyond.
+            # Single results may exceed the limit, although the norm does not.
             if verdict.kind not in (ROUNDING, LAYOUT) and not e.is_rounding(e.eta_difference):
                 where = _where(e, measurement.units)
     elif are_comparable:
@@ -323,7 +323,7 @@ def _farthest(e: Evidence, units: Any, reference: Any) -> tuple[Worst, ...]:
 
 
 def _where(e: Evidence, units: Any) -> str | None:
-    """Describe where results are farther apart than rounding may take, if there are such."""
+    """Describe the region in which differences exceed the limit; None if there is none."""
     if len(e.result_f.arrays) != 1 or e.result_f.arrays[0].dtype.kind == "c":
         return None
     bad = (~(units <= e.allowed)).reshape(e.result_f.shapes[0])

@@ -21,7 +21,7 @@ def bits_of(dtype: DType) -> DType:
 
 @lru_cache
 def bit_rule(fmt: str, held: DType, truncate: bool = False, flush: bool = False) -> tuple[int, ...]:
-    """Return what the kernels know of a format whose numbers are held in float32 or float64."""
+    """Return the parameters of a format for the kernels, which store it in float32 or float64."""
     target, widest = FORMATS[fmt], FORMATS[held.name]
     fraction = min(target.fraction, widest.fraction)
     lowest = max(target.lowest, widest.lowest) - widest.lowest + 1
@@ -32,8 +32,8 @@ def bit_rule(fmt: str, held: DType, truncate: bool = False, flush: bool = False)
     largest = bits(min(target.largest, widest.largest))
     special = 0 if target.infinity else bits(np.nan)
     beyond = largest if truncate else bits(np.inf) | special
-    # What is less than a number that is subnormal when held becomes 0 by itself. And what is
-    # subnormal when held is normal in a format of a wider range: all are, from the first on.
+    # Numbers below the storage format's subnormals are 0 already. If the format has a wider range,
+    # all subnormal numbers of the storage format are normal in it.
     normal = target.lowest - widest.lowest + 1
     exponent = normal if flush else lowest - fraction
     least = exponent << widest.fraction if exponent > 0 else 1
@@ -42,7 +42,7 @@ def bit_rule(fmt: str, held: DType, truncate: bool = False, flush: bool = False)
 
 
 def _is_floating(dtype: Any) -> bool:
-    name = getattr(dtype, "name", str(dtype))  # torch's have none
+    name = getattr(dtype, "name", str(dtype))  # dtypes of torch have none
     return "float" in name or "complex" in name
 
 
@@ -75,7 +75,7 @@ def round_array(x: NDArray, rule: tuple[int, ...]) -> NDArray:
 
 
 class Rounder:
-    """Rounds all that is of floating point, and leaves the rest; names are for errors."""
+    """Round floating-point values, also in containers; return others unchanged."""
 
     def __init__(self, fmt: str, truncate: bool, flush: bool) -> None:
         self._rules = {held: bit_rule(fmt, held, truncate, flush) for held in (FLOAT32, FLOAT64)}
@@ -91,7 +91,7 @@ class Rounder:
             return rounded
         library = library_of(x)
         if library is not None:
-            # Asked first: a random key of jax cannot be viewed.
+            # Checked first: a random key of jax has no NumPy view.
             if not _is_floating(x.dtype):
                 return x
             result = library.from_numpy(self._array(as_array(x, name), name))

@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from .verdict import DiagnosisData, Worst
 
 
-_WORST = 3  # results with the largest differences that are shown; a report has 25 lines at most
-_MORE_CALLS = 4  # factor by which a budget that did not suffice is raised
+# Number of results with the largest differences that are shown: a report has at most 25 lines.
+_WORST = 3
+# Factor by which the suggested budget exceeds one that did not suffice.
+_MORE_CALLS = 4
 
 
 def text_of(diagnosis: "DiagnosisData") -> str:
-    """Write a diagnosis in at most some 25 lines."""
+    """Return the text of a diagnosis, of at most about 25 lines."""
     text_rows = wrapped(headline(diagnosis), rest="  ")
     return "\n".join([*text_rows, details(diagnosis)])
 
@@ -97,7 +99,7 @@ def inputs_text(diagnosis: "DiagnosisData") -> str:
 
 
 def names_in_code(f: Any, g: Any) -> tuple[str, str]:
-    """Return what both are called in code; f and g, where one has no name of its own."""
+    """Return the names of both functions in code; "f" and "g" if they have the same one."""
     names = name_in_code(f, "f", ("g",)), name_in_code(g, "g", ("f",))
     return ("f", "g") if names[0] == names[1] else names
 
@@ -152,7 +154,7 @@ def _is_disputed(diagnosis: "DiagnosisData") -> bool:
 
 
 def _counted(kinds: Iterable[str]) -> str:
-    """Write a list, in which neighbours that are the same are counted."""
+    """Join items with commas, and count equal neighbours."""
     counts = [(kind, len([*group])) for kind, group in groupby(kinds)]
     return ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in counts)
 
@@ -291,12 +293,14 @@ def _setting(diagnosis: "DiagnosisData") -> list[str]:
 
 
 _F, _G, _BOUND = "#3b6ea5", "#c1272d", "0.4"
-_SHOWN = 1e-3, 1e15  # units; errors may be none, or infinite
-_RANGE = 1e-290, 1e290  # of numbers; axes reach beyond theirs
+# Errors in the plot are clipped to this range, relative to the expected rounding error.
+_SHOWN = 1e-3, 1e15
+# Numbers in the plot are limited to this range, since axes reach beyond them.
+_RANGE = 1e-290, 1e290
 
 
 def diagnosis_figure(diagnosis: "DiagnosisData") -> "Figure":
-    """Draw differences by size, errors of both sides, and how alike differences stay."""
+    """Plot differences by size, errors of f and g, and the similarity under perturbations."""
     alike = diagnosis.evidence.get("likeness_by_move")
     figure = new_figure(figsize=(12 if alike else 9, 4), layout="constrained")
     figure.suptitle(f"{diagnosis.kind}: {diagnosis.reason}", fontsize=9, wrap=True)
@@ -331,7 +335,7 @@ def _difference_panel(axes: Any, diagnosis: "DiagnosisData") -> None:
     roundoff = ROUNDOFF[diagnosis.dtype]
     bound = diagnosis.allowed * roundoff * np.hypot(grid, scale)
     axes.loglog(grid, bound, color=_BOUND, label=f"{diagnosis.allowed:.3g} x unit roundoff")
-    axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # a decade has no room for nine labels
+    axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # a decade has no space for nine labels
     axes.set_xlabel("|g|, the size of a result")
     axes.set_ylabel("|f - g|")
     axes.legend(fontsize=8)

@@ -12,33 +12,46 @@ KINDS = (
     *(SUSPECT, BUG, RAISES),
 )
 
-ILL_CONDITIONED = (
-    100.0  # a kappa beyond which the inputs' last places, and not the algorithm, decide
-)
-# Where units are G times less in the wider format, rounding is less by at least this power of G:
-# what falls less is another function.
+# Condition number above which rounding of the inputs, not the algorithm, determines the error.
+ILL_CONDITIONED = 100.0
+# If the noise level falls by a factor G in higher precision, rounding errors fall by at least G to
+# this power.
 GAIN_EXPONENT = 0.55
-ALONE = 8.0  # times what is allowed for all, one result may be off: it is seen among a million
-FAR = 16.0  # roundings to move by in the working format: those of the results count little then
-EXPLAINED = 0.9  # of an error's square
-FLIPS = 32  # moves to see which results jump
-REDRAWN = 6  # differences at moved inputs, of which rounding makes unlike ones
-INSENSITIVE = 0.1  # a kappa below which a function does not feel the inputs' last places
-SYSTEMATIC = 2.0  # units that rounded constants may be off by, wherever the inputs are
-REDRAW = 2.0**10  # last places by which inputs are moved to have rounding errors of other kinds
-COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
-LARGE_DIFFERENCE = (
-    2.0**-10
-)  # of the results: a difference that no constant held in their format makes
-HALF = 0.5  # of the results: more than rounding to any format, of two bits or of 15 steps, makes
-STEADY = 0.9  # a cosine that no rounding has
-MANY = 16  # differences of weight, of which a cosine near 1 is no chance
-FEW = 4  # differences, which something explains by chance
-FEW_REDRAWN = 12  # moves to ask at where fewer than MANY differences are of weight
-CONSTANT_AMPLIFICATION = (
-    2.0**16
-)  # times: fewer than a constant that was typed with eleven digits is off
-COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
+# Factor on the limit for the largest of up to a million errors.
+ALONE = 8.0
+# Perturbation in ulps of the working precision, compared with which rounding of results is small.
+FAR = 16.0
+# Fraction of the squared error that a cause must explain.
+EXPLAINED = 0.9
+# Number of perturbations to find results that jump.
+FLIPS = 32
+# Number of perturbed differences to compare: those of rounding are uncorrelated.
+REDRAWN = 6
+# Condition number below which 1-ulp perturbations of the inputs have no effect.
+INSENSITIVE = 0.1
+# Error by rounded constants at any inputs, relative to the expected rounding error.
+SYSTEMATIC = 2.0
+# Perturbation in ulps that redraws rounding errors of all kinds.
+REDRAW = 2.0**10
+# Smallest perturbation in ulps that redraws noise of lower precision.
+COARSE = 2.0**9
+# Relative difference that no constant rounded to the working precision causes.
+LARGE_DIFFERENCE = 2.0**-10
+# Relative difference larger than rounding to any supported format can cause.
+HALF = 0.5
+# Cosine similarity that rounding errors do not reach.
+STEADY = 0.9
+# Effective number of differences for which a cosine near 1 is significant.
+MANY = 16
+# Number of differences that may be explained by chance.
+FEW = 4
+# Number of perturbations if the effective number of differences is below MANY.
+FEW_REDRAWN = 12
+# Largest plausible amplification of roundoff in constants: a constant typed with eleven digits has
+# a larger error.
+CONSTANT_AMPLIFICATION = 2.0**16
+# Largest relative perturbation of the inputs, as a power of 1/2.
+COARSEST = 3
 
 
 def as_multiple(size: float, limit: float | None = None) -> str:

@@ -1,4 +1,4 @@
-"""How much of the inputs' accuracy a result can have."""
+"""Condition numbers of functions and matrices: condition."""
 
 import math
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from .trials import ProbedFunction
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Values closer than so many roundings of the largest are taken for one.
-_NEAR = 100
+# Values within this many unit roundoffs of the largest one count as equal.
+_NEAR_ROUNDOFFS = 100
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +67,7 @@ class Condition(Report):
         ]
         for kind, gap in (("singular ", self.singular_gap), ("eigen", self.eigen_gap)):
             if gap is not None:
-                lost = gap < _NEAR * ROUNDOFF[self.format]
+                lost = gap < _NEAR_ROUNDOFFS * ROUNDOFF[self.format]
                 text = f": their {kind}vectors are arbitrary" if lost else ""
                 text_rows.append(f"  smallest gap of {kind}values: {gap:.3g} x the largest{text}")
         return "\n".join(text_rows)
@@ -93,7 +93,7 @@ class Condition(Report):
 
 
 def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
-    """Move the inputs by a rounding, and see how far the results move."""
+    """Measure the condition number of f by 1-ulp perturbations of the inputs."""
     probed = ProbedFunction(f, inputs)
     evidence, results = probed.evidence, probed.result.numbers(np.float64)
     if results.size and not evidence.can_perturb:
@@ -114,7 +114,7 @@ def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
 
 
 def of_matrix(matrix: Any) -> Condition:
-    """Compare singular values."""
+    """Compute the condition number of a matrix from its singular values."""
     a = as_dense_array(matrix, "matrix")
     if a.ndim != 2 or not a.size:
         msg = f"a matrix must have 2 axes and elements, got shape {a.shape}; or pass f and inputs"
@@ -146,7 +146,7 @@ def _digits(kappa: float, roundoff: float) -> float:
 
 
 def _gap(values: NDArray) -> float | None:
-    """Return the smallest distance of two values by the largest."""
+    """Return the smallest distance of two values, relative to the largest magnitude."""
     largest = float(np.abs(values).max())
     if values.size < 2:
         return None

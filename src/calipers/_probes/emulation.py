@@ -27,7 +27,7 @@ __all__ = ["Denormals", "denormals", "emulate", "emulated_matmul"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Below this many products of numbers, one thread is as soon done.
+# With fewer products than this, one thread is as fast as several.
 _SERIAL_PRODUCTS = 1 << 18
 _TASKS_PER_THREAD = 8
 
@@ -369,7 +369,7 @@ def denormals(a: ArrayLike, fmt: FormatLike | None = None) -> Denormals:
 
 
 def _format(fmt: Any, name: str = "fmt") -> str:
-    """Return the name of a format, that may be a dtype; `name` is for the error."""
+    """Return the name of a format or dtype; `name` is the argument's, for the error."""
     if getattr(fmt, "__name__", str(getattr(fmt, "name", ""))) == "float8_e4m3":
         msg = f"{name} is {fmt!r:.60}, which has infinities: pass float8_e4m3fn, which has none"
         raise ValueError(msg)
@@ -400,9 +400,9 @@ def _multiply(
 ) -> NDArray:
     rows, length = left.shape[-2:]
     columns = right.shape[-1]
-    if columns < rows:  # rows are gone through by number, columns by vector
+    if columns < rows:  # the kernel is vectorised along columns
         return _multiply(right.mT, left.mT, batch, fmt, accumulate, split, step).mT
-    # The processor's own arithmetic where it has that format, else binary64.
+    # Hardware arithmetic in float32 if it has that format, else in float64.
     single = accumulate == "float32" and fmt != "float64" and step == 1
     held = FLOAT32 if single else FLOAT64
     out = np.empty((*batch, rows, columns), held)
@@ -418,7 +418,7 @@ def _multiply(
     kernel = MULTIPLY[bits_of(held)]
     sums = bit_rule(accumulate, held)
     part = bit_rule(fmt, held) if split > 1 else sums
-    # Beyond the length there is nothing to split.
+    # A split or step beyond the length has no effect.
     split, step = (min(x, length + 1) for x in (split, step))
     flat = out.reshape(-1)
 

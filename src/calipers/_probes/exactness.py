@@ -1,4 +1,4 @@
-"""Inputs whose sums of products are exact in every order."""
+"""Compare two functions at inputs for which sums of products are exact in any order."""
 
 import math
 from collections.abc import Callable
@@ -85,18 +85,18 @@ class Exact(Report):
 def of_exact(
     f: Callable[..., Any], g: Callable[..., Any], inputs: Any, dtype: Any, seed: int
 ) -> Exact:
-    """Ask both for the same sums."""
+    """Call both functions with random arrays of -1, 0 and 1, and compare the results."""
     require_callable(f=f, g=g)
     kind = _floating(dtype)
     random = np.random.default_rng(seed % 2**64)
 
     def numbers(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray:
         values: NDArray = random.integers(-1, 2, shape).astype(kind)
-        if kind.kind == "c":  # without imaginary parts nobody would miss a conjugate
+        if kind.kind == "c":  # imaginary parts show a missing conjugate
             values.imag = random.integers(-1, 2, shape)
         return values
 
-    # A tuple of numbers is one shape, and not numbers to hand on.
+    # A tuple of integers is one shape, not several arguments.
     likes = (inputs,) if _is_shape(inputs) else as_tuple(inputs)
     arguments, arrays = [], []
     for item, x in zip(likes, as_inputs(likes), strict=True):
@@ -117,7 +117,7 @@ def of_exact(
     if problem is not None:
         return Exact(0, 0, 0, math.nan, None, problem, seed)
     d = difference(*results)
-    wrong = d != 0  # where one alone is NaN, too
+    wrong = d != 0  # True also if only one is NaN
     with np.errstate(all="ignore"):
         rounded = difference(*(Result(tuple(map(np.rint, result.arrays))) for result in results))
     return Exact(
@@ -133,7 +133,7 @@ def _floating(dtype: Any) -> np.dtype[Any]:
     name = name_of(dtype, HIGHER_PRECISION)
     if name == "bfloat16":
         with suppress(ImportError):
-            import ml_dtypes  # noqa: F401  # NumPy has it from there alone
+            import ml_dtypes  # noqa: F401  # which registers the dtype in NumPy
     with suppress(TypeError):
         kind = np.dtype(name)
         if is_perturbable(np.empty(0, kind)):

@@ -114,7 +114,7 @@ class Growth(Report):
             f"  {'n':>8}" + "".join(f"{name:>10}" for name in _HEADS) + f"{'sum |f-g|':>12}",
         ]
         rows = range(len(self.sizes))
-        # The last are those that matter.
+        # Only the largest sizes are shown.
         for k in rows[-_MAX_ROWS:]:
             n = self.sizes[k]
             cells = (self.apart[k], self.error_f[k], self.error_g[k], math.sqrt(n), self.bounds[k])
@@ -251,7 +251,7 @@ def growth(
 def _measured(
     f: Callable[..., Any], g: Callable[..., Any], inputs: Any, n: int
 ) -> tuple[str, tuple[float, ...]]:
-    """Return the working format, the difference and both errors at one size, and the total."""
+    """Return the working precision, the RMS difference, both errors, and the sum of |f - g|."""
     nest = NestedInputs(as_tuple(inputs))
     arrays = inputs_of(nest.leaves, nest.names)
     require_callable(f=f, g=g)
@@ -299,7 +299,7 @@ def _rms(errors: NDArray) -> float:
 
 
 def _slope(sizes: Iterable[int], values: Sequence[float]) -> float:
-    """Fit a power of the size, by least squares of logarithms."""
+    """Fit a power of the size by least squares of logarithms, and return its exponent."""
     points = [
         (math.log(n), math.log(y)) for n, y in zip(sizes, values, strict=True) if 0 < y < math.inf
     ]

@@ -1,4 +1,4 @@
-"""Where errors start: two implementations, layer by layer."""
+"""Compare two implementations layer by layer: layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ class Layers(Report):
         text_rows.append(f"  {'layer':{max(width, 5)}}  {titles}")
         shown = self.layers
         if len(shown) > _MAX_ROWS:
-            # The first that is wrong is always among them.
+            # The first layer above the limit is always shown.
             start = max(0, self.layers.index(first) - _MAX_ROWS // 2) if first is not None else 0
             shown = shown[start : start + _MAX_ROWS]
         for layer in shown:
@@ -154,7 +154,7 @@ class Layers(Report):
 
 
 def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
-    """Run both, and g's layers beside each of f's at the inputs of that."""
+    """Run both implementations, and each layer of gs also at the inputs of that of fs."""
     fs, gs = _layers(fs, "fs"), _layers(gs, "gs")
     if len(fs) != len(gs) or not fs:
         counts = f"got {len(fs)} and {len(gs)}"
@@ -172,7 +172,7 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
             unlimited_implementation(f_name, f, likes),
             unlimited_implementation(g_name, g, likes),
         )
-        # Units are those of g's layer, and of f's where it is g's that is not finite.
+        # The noise level is that of g's layer; of f's if g's results are not finite.
         form, length = format_of(ours, None), longest_axis(ours)
         evidence = Evidence(both[1], both[0], ours, form, widens="fg", length=length)
         _require(evidence.result_f, "gs", g_name)
@@ -195,7 +195,7 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
 
 
 def _layers(items: Any, name: str) -> list[tuple[str, Any]]:
-    """Return layers, which may come from an iterator, as torch's named_children()."""
+    """Return a list of layers; an iterator such as torch's named_children() is accepted."""
     if not np.iterable(items) or isinstance(items, dict):
         kind = type(items).__name__
         msg = f"{name} must be a sequence of (name, callable), got {kind}"

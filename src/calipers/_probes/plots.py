@@ -1,4 +1,4 @@
-"""Pictures of what probes found."""
+"""Plots of the reports of probes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WRONG = "#c1272d"
-_FEW = 64  # elements, whose numbers can be read
-_HIGHEST = 1e16  # where errors are drawn that are larger, or not finite
+# Largest number of elements whose labels are legible.
+_FEW = 64
+# Errors above this, or not finite, are drawn at this height.
+_HIGHEST = 1e16
 
 
 def order_figure(nodes: Sequence[Sequence[int]], sizes: Sequence[int], title: str) -> "Figure":
@@ -30,7 +32,7 @@ def order_figure(nodes: Sequence[Sequence[int]], sizes: Sequence[int], title: st
     for k, parts in enumerate(nodes, start=n):
         position[k] = np.mean([position[part] for part in parts])
         for part in parts:
-            # Of many elements stems would be a wall.
+            # The stems of many elements would merge.
             foot = height[part] if n <= _FEW or part >= n else height[k] / 1.3
             segments.append([(position[part], foot), (position[part], height[k])])
         ends = [position[part] for part in parts]
@@ -57,7 +59,7 @@ def order_figure(nodes: Sequence[Sequence[int]], sizes: Sequence[int], title: st
 
 
 def _leaves(n: int, nodes: Sequence[Sequence[int]]) -> list[int]:
-    """Return the elements from left to right, so that no lines cross."""
+    """Return the elements from left to right, in an order in which no lines cross."""
     first = list(range(n))
     for parts in nodes:
         first.append(min(first[part] for part in parts))

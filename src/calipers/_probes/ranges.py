@@ -1,4 +1,4 @@
-"""Does something overflow or underflow in between, although the result fits?"""
+"""Find overflow and underflow of intermediate results: range."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,7 +17,8 @@ from .._diagnose.rules.overflow_underflow import STEP, degrees_of, scaled, unsca
 from .._diagnose.verdict import as_multiple
 from .trials import ProbedFunction, in_units
 
-_FALLS = 10.0  # times an error falls in another range, if range was its cause
+# Factor by which rescaling must reduce an error for overflow or underflow to be its cause.
+_FALLS = 10.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,7 +88,7 @@ class Range(Report):
 
 
 def of_range(f: Callable[..., Any], inputs: Any) -> Range:
-    """Compare with the wider format, as it is and rescaled by powers of two."""
+    """Compare results with higher precision, unscaled and rescaled by powers of two."""
     probed = ProbedFunction(f, inputs)
     evidence, plain = probed.evidence, probed.result
     if evidence.reference is not None:
@@ -123,7 +124,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
                 size = error_of(result)
                 if best is None or size < best[0]:
                     best = size, which, k
-    # Any error is less than that of an infinite result.
+    # An infinite error falls to any finite one, so the limit applies.
     least = error / _FALLS if error < math.inf else evidence.allowed
     helped = best is not None and best[0] <= least
     rescaled, argument, exponent = best if best and helped else (error, None, None)
@@ -137,7 +138,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     endless = int(np.sum(~np.isfinite(reference)))
     if endless:
         reason += f"; {endless} of {numbers.size} are not finite in higher precision, either"
-    owners = (*probed.nest.owners, -1)  # of -1, which is all
+    owners = (*probed.nest.owners, -1)  # -1 is all inputs
     return Range(
         *(kind, reason, evidence.form, nonfinite, first),
         tuple(dict.fromkeys(owners[which] for which in homogeneous)),
@@ -181,7 +182,7 @@ def _unknown(probed: ProbedFunction) -> Range:
 
 
 def _limit(x: NDArray, form: str) -> float:
-    """Return the largest finite number of a result; narrow ones come in a wider dtype."""
+    """Return the largest finite number of a result's dtype and of the format."""
     if x.dtype.kind not in "fc":
         return math.inf
     return min(float(np.finfo(x.dtype).max), FORMATS[form].largest)
@@ -193,7 +194,7 @@ def _index(position: int, result: Result) -> tuple[int, ...]:
 
 
 def _arguments(probed: ProbedFunction) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Give each input that has a scale, and all of them."""
+    """Yield each input that can be scaled, and all of them together as -1."""
     chosen = tuple(
         k
         for k, x in enumerate(probed.inputs)
@@ -206,7 +207,7 @@ def _arguments(probed: ProbedFunction) -> Iterator[tuple[int, tuple[int, ...]]]:
 
 
 def _exponents(probed: ProbedFunction, chosen: tuple[int, ...]) -> list[int]:
-    """Return ways to rescale: the largest number to about 1, and far up and down."""
+    """Return exponents that scale the largest number to about 1, far above and far below."""
     to_one = _to_one(probed, chosen)
     far = -FORMATS[probed.evidence.form].lowest // 4
     return sorted({k for k in (to_one, to_one + far, to_one - far) if k}, key=abs)
@@ -218,9 +219,10 @@ def _to_one(probed: ProbedFunction, chosen: tuple[int, ...]) -> int:
 
 
 def _law(probed: ProbedFunction, chosen: tuple[int, ...]) -> tuple[list[float] | None, Result]:
-    """Return each output's degree if f is homogeneous, and the results that have shown it.
+    """
+    Return each output's degree of homogeneity, or None, and the results of f by that law.
 
-    Without a wider format these are of inputs that are rescaled to about 1.
+    Without higher precision they are computed at inputs scaled to about 1.
     """
     if probed.evidence.reference is not None:
         inputs, here = to_higher_precision(probed.inputs), probed.evidence.reference[1]
@@ -234,7 +236,7 @@ def _law(probed: ProbedFunction, chosen: tuple[int, ...]) -> tuple[list[float] |
 
 
 def _elsewhere(probed: ProbedFunction) -> Result | None:
-    """Return results as the power law has them, if there is one."""
+    """Return the results by a law of homogeneity, or None."""
     laws = (_law(probed, chosen) for _, chosen in _arguments(probed))
     return next(
         (result for degrees, result in laws if degrees and result.forms == probed.result.forms),

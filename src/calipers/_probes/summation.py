@@ -1,4 +1,4 @@
-"""In which order a function adds up: which elements meet when."""
+"""Find the order in which a function sums its elements: summation_order."""
 
 import math
 from collections.abc import Callable
@@ -14,8 +14,9 @@ from .._core.report import Report
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# It swallows every count that is added to it, and is nothing beside its opposite.
+# Masks absorb all ones that are added to them, and cancel exactly.
 _MASK = 2.0**100
+# Number of partial sums that the text shows.
 _GROUPS = 6
 
 
@@ -179,7 +180,7 @@ class SummationOrder(Report):
 
 
 def of_summation(f: Callable[..., Any], n: int, dtype: Any) -> SummationOrder:
-    """Ask which elements are swallowed, and build the tree."""
+    """Reveal the summation tree of f with masked sums."""
     require_callable(f=f)
     masks = _Masks(f, n, np.dtype(dtype))
     nodes: list[tuple[int, ...]] = []
@@ -188,11 +189,11 @@ def of_summation(f: Callable[..., Any], n: int, dtype: Any) -> SummationOrder:
 
 
 class _Masks:
-    """Sums of ones of which one is a huge number, and one its opposite."""
+    """Sums of ones, two of them replaced by a huge number and its negative."""
 
     def __init__(self, f: Callable[..., Any], n: int, dtype: np.dtype[Any]) -> None:
         self.f, self.n, self.dtype, self.calls = f, n, dtype, 0
-        # A mean, and a product with a constant, are sums as well.
+        # A mean, or a sum times a constant, is accepted as well.
         self.scale = self._call(np.ones(n, dtype)) / n
         if not 0 < abs(self.scale) < np.inf:
             sum_of_ones = self.scale * n
@@ -209,12 +210,12 @@ class _Masks:
         return float(y.reshape(()))
 
     def meet(self, i: int, j: int) -> int:
-        """Return how many elements are added up when i meets j: the others are left."""
+        """Return the size of the partial sum in which i meets j: only the other ones remain."""
         x = np.ones(self.n, self.dtype)
         x[i], x[j] = _MASK, -_MASK
         left = self._call(x) / self.scale
         count = round(left) if math.isfinite(left) else -1
-        # A factor of 1/n, say, is rounded, too.
+        # A factor such as 1/n is rounded.
         if not 0 <= count <= self.n - 2 or abs(left - count) > 0.01:
             raise _no_order(f"{left:.6g} of {self.n} ones are left after elements {i} and {j}")
         return self.n - count
@@ -229,7 +230,7 @@ def _build(
     masks: _Masks, elements: list[int], within: int, nodes: list[tuple[int, ...]]
 ) -> list[int]:
     """
-    Build the tree of some elements, and return its parts: one, but if all meet only `within`.
+    Build the tree of some elements and return its roots: one, unless all meet only in `within`.
 
     The algorithm is FPRev's for trees of any width (arXiv 2411.00442), with an element from the
     middle to start from, so that running sums in both directions take n log n calls.

@@ -1,4 +1,4 @@
-"""How far results are apart that would be equal without rounding, and in which units."""
+"""Compare calls that would be equal without rounding: batch, layout and repeat."""
 
 import math
 import sys
@@ -42,7 +42,8 @@ from .._diagnose.verdict import ALONE, FAR, as_multiple
 
 _MAX_LINES = 20  # lines of text, after which trials are not listed
 _WIDTH = 88  # characters of a line of text
-_NAMED = 5  # trials with equal results, of which the line names each; of more, the ends
+# Trials with equal results that are listed in one line; of more, the first and last.
+_NAMED = 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,7 +176,7 @@ class Trials(Report):
 
 
 def _listed(trials: tuple[Trial, ...]) -> list[str]:
-    """Write each trial; neighbours with equal results together."""
+    """Return a text for each trial; adjacent trials with equal results share one."""
     texts: list[str] = []
     for equal, group in groupby(trials, lambda trial: trial.equal):
         some = list(group)
@@ -190,7 +191,7 @@ def _listed(trials: tuple[Trial, ...]) -> list[str]:
 
 
 def describe_difference(compared: Trial, limit: float | None = None) -> str:
-    """Write how large the differences are; infinite ones, as between integers, have no unit."""
+    """Describe the number and size of the differences."""
     text = differing(compared.differing, compared.size)
     if math.isinf(compared.largest):
         return f"{text}, by more than rounding can explain"
@@ -200,16 +201,16 @@ def describe_difference(compared: Trial, limit: float | None = None) -> str:
 
 
 def unlimited_implementation(name: str, f: Callable[..., Any], likes: Any) -> Implementation:
-    """Return a side that may be called without end."""
+    """Return an implementation without a limit of calls."""
     require_callable(**{name: f})
     return Implementation(name, f, as_tuple(likes), Budget(sys.maxsize))
 
 
 class ProbedFunction:
     """
-    A function at some inputs, and the unit that its results are compared in.
+    A function, its inputs, and the noise level of its results.
 
-    `inputs` are the arrays, those that are in containers, too; see `NestedInputs`.
+    `inputs` are all arrays, including those in containers; see `NestedInputs`.
     """
 
     def __init__(self, f: Callable[..., Any], inputs: Any, seed: int = 0) -> None:
@@ -228,9 +229,9 @@ class ProbedFunction:
 
     @cached_property
     def noise_level(self) -> NDArray:
-        """What one rounding of the inputs and of the result does to each result."""
+        """The expected rounding error of each result."""
         unit, standard = self.evidence.scale, self.evidence.reference
-        # Asked last: a state that drifts from call to call has drifted no less than at the moves.
+        # Called last: a state that drifts from call to call has then drifted furthest.
         if standard is None:
             again, before, share = self.implementation(self.inputs), self.evidence.result_f, 1 / FAR
         else:
@@ -243,16 +244,16 @@ class ProbedFunction:
         if not comparable(again, before):
             return roundoffs
         changes = share * difference(again, before)
-        # Else it was not the inputs' moves that moved a result.
+        # Otherwise the results changed by drift, not by the perturbations.
         parts = zip(*map(self.result.split, (changes, unit, roundoffs)), strict=True)
         return np.concatenate([level if _is_steady(d, level) else o for d, level, o in parts])
 
     def compare(self, name: str, result: Result) -> Trial:
-        """Compare an answer with that at the inputs themselves."""
+        """Compare a result with that at the unchanged inputs."""
         return trial(name, result, self.result, lambda: self.noise_level, self.evidence.allowed)
 
     def compare_rows(self, name: str, result: Result, rows: Any, n: int) -> Trial:
-        """Compare an answer with rows of that at all n, as far as results have such an axis."""
+        """Compare a result with rows of that for all n; arrays without such an axis are ignored."""
         row_results = [k for k, x in enumerate(self.result.arrays) if x.shape[:1] == (n,)]
         names, dtypes = (
             tuple(x[k] for k in row_results) for x in (self.result.names, self.result.dtypes)
@@ -275,7 +276,7 @@ class ProbedFunction:
 
 
 def _is_steady(changes: NDArray, unit: NDArray) -> bool:
-    """Tell whether a result that was asked for again has changed by less than its unit."""
+    """Return True if the change between repeated calls is below the noise level."""
     noise = error_norms(changes, unit)
     return not noise.broken and noise.normwise <= 0.5
 
@@ -283,7 +284,7 @@ def _is_steady(changes: NDArray, unit: NDArray) -> bool:
 def trial(
     name: str, result: Result, expected: Result, unit: Callable[[], NDArray], allowed: float
 ) -> Trial:
-    """Compare two answers; units are asked for only where bits differ."""
+    """Compare two results; `unit` is called only if they are not bitwise equal."""
     size = sum(x.size for x in expected.arrays)
     problem = _problem(result, expected)
     if problem is not None:
@@ -295,15 +296,15 @@ def trial(
     errors, unit_of = difference(result, expected), unit()
     units, largest = in_units(expected, errors, unit_of)
     if (expected.integers & (unit_of < 0.5) & (errors != 0)).any():
-        largest = math.inf  # rounding moves none of them to the next one
+        largest = math.inf  # rounding does not change such integers
     return Trial(name, size, differing, units, largest, allowed)
 
 
 def in_units(like: Result, d: NDArray, unit: NDArray) -> tuple[float, float]:
     """
-    Return the size of errors on average, and that of the largest; infinite if one is.
+    Return the robust norm and the largest error, relative to the noise level.
 
-    Of several results those of the worst: beside large numbers errors of small ones are nothing.
+    Of several arrays the worst one counts. An error that is not finite makes both infinite.
     """
     pairs = zip(like.split(d), like.split(unit), strict=True)
     sizes = [_in_units(errors, units) for errors, units in pairs]
@@ -314,11 +315,11 @@ def _in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
     finite = np.isfinite(unit)
     if not np.isfinite(d).all():
         return math.inf, math.inf
-    # Their squares may be out of range.
+    # Scaled, since squares may overflow or underflow.
     scale = float(np.max(unit[finite], initial=0.0)) or 1.0
     with np.errstate(all="ignore"):
         d, unit = d / scale, unit / scale
-        # A small result may have lost accuracy beside large ones.
+        # Small results may be less accurate than large ones.
         floor = np.maximum(
             unit[finite], math.sqrt(np.mean(unit[finite] ** 2)) if finite.any() else 0
         )
@@ -328,7 +329,7 @@ def _in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
 
 
 def _problem(result: Result, expected: Result) -> str | None:
-    """Tell why two answers have nothing to compare."""
+    """Return the reason why two results cannot be compared, or None."""
     if result.error is not None:
         return f"f raises {one_line_error(result.error)}"
     if result.names != expected.names:
@@ -349,12 +350,12 @@ def _problem(result: Result, expected: Result) -> str | None:
 
 
 def _differing(a: NDArray, b: NDArray) -> int:
-    """Count elements that differ in a bit."""
+    """Count the elements that are not bitwise equal."""
     return int(np.any(raw_bytes(a) != raw_bytes(b), axis=1).sum())
 
 
 def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
-    """Ask for rows, some rows and rows in a different order."""
+    """Compare f of one row, some rows, and permuted rows with f of all rows."""
     probed = ProbedFunction(f, inputs, seed)
     batched = probed.nest.leaf_indices(batch)
     n = probed.inputs[batched[0]].shape[0]
@@ -376,7 +377,7 @@ def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: i
 
 
 def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
-    """Ask with the same numbers elsewhere in memory."""
+    """Compare f of the same numbers in different memory layouts."""
     probed = ProbedFunction(f, inputs)
     contiguous = [x.copy(order="C") if isinstance(x, np.ndarray) else x for x in probed.inputs]
     probed.result = probed.implementation(contiguous)
@@ -384,7 +385,7 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
     assert sent is not None
 
     def shared(x: Any, like: Any) -> Any:
-        # A copy of a library's own would have a layout of its own.
+        # Converted arrays share memory on the CPU, since a copy would have a different layout.
         converted = sent(x, like)
         library = library_of(converted)
         return (
@@ -394,7 +395,7 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
         )
 
     direct = unlimited_implementation("f", probed.implementation.call, probed.nest.leaves)
-    # What it is given are copies already, and to copy one again would align it.
+    # The arguments are copies already, and a further copy would align them.
     direct.convert, direct.copies = shared, False
     ways: dict[str, Callable[[NDArray], NDArray]] = {
         "column-major": lambda x: x.copy(order="F"),
@@ -409,7 +410,7 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
 
 
 def of_repeats(f: Callable[..., Any], inputs: Any, times: int) -> Trials:
-    """Ask again."""
+    """Compare repeated calls of f."""
     probed = ProbedFunction(f, inputs)
     # All before any other call: f may count its calls.
     results = [probed.implementation(probed.inputs) for _ in range(times - 1)]

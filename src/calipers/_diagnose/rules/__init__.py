@@ -39,12 +39,12 @@ from .rounding import within_rounding
 
 def with_integers_as_numbers(e: Evidence, verdict: Verdict) -> tuple[Verdict, Evidence]:
     """
-    Judge again as if integers were numbers of the working format, before two functions are told.
+    Judge again with integer inputs as floating-point numbers, before a verdict of BUG or SUSPECT.
 
-    They have no last places, but what is computed of them has: an angle of position 8192 is off by
-    that many. The answer is then the right one for inputs that are off by last places (a backward
-    error: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 1.5), and moves
-    by these draw the error anew, as they do of no other function.
+    Integers are exact, but values computed from them are rounded, such as the angle of position
+    8192. The result is then exact for inputs perturbed by a few ulps (a backward error: Higham,
+    Accuracy and Stability of Numerical Algorithms, 2nd ed., section 1.5), and such perturbations
+    redraw the error, unlike that of a different function.
     """
     positions = [k for k, x in enumerate(e.inputs) if _counts(x)]
     has_float_format = e.form in ("float32", "float64")
@@ -81,7 +81,7 @@ def _as_numbers(e: Evidence, positions: list[int]) -> tuple[Verdict, Evidence] |
 
 
 def _is_smooth(e: Evidence, positions: list[int]) -> bool:
-    """Tell whether results move as far as such numbers do: those of labels and lengths jump."""
+    """Return True if results change smoothly with these inputs; labels and lengths make jumps."""
     assert e.reference is not None
     implementation, r = e.reference
     perturb = Perturbations([e.inputs[k] for k in positions])
@@ -103,7 +103,7 @@ def _is_smooth(e: Evidence, positions: list[int]) -> bool:
 
 
 def _is_drawn_anew(e: Evidence) -> bool:
-    """Tell whether a few last places make another difference of it."""
+    """Return True if perturbations of a few ulps redraw the difference."""
     cosines = [
         e.similarity(FEW * e.roundoff, e.seed + 1250 + k) or 0.0 for k in range(N_PERTURBATIONS)
     ]

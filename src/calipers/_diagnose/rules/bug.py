@@ -36,9 +36,9 @@ _FEW = 1 / 8  # share of the results up to which rounded constants may explain s
 
 def hidden_by_larger_results(e: Evidence) -> Verdict | None:
     """
-    Recognise results of another function beside larger ones, whose rounding hides them in norms.
+    Recognise small results of a different function that rounding of larger ones hides in norms.
 
-    Digits that small results lose beside large ones are fewer in the wider format, each for itself.
+    If small results only lose digits, each loses fewer in higher precision.
     """
     if e.reference is None:
         return None
@@ -53,12 +53,12 @@ def hidden_by_larger_results(e: Evidence) -> Verdict | None:
         beyond &= (d > share * distance) & (d > wide.allowed * wide.noise_level)
         beyond &= ~(wide.lost & wide.are_none(d))
     n = int(np.count_nonzero(beyond))
-    # Constants of a source are rounded, too, to a last place of 1: few results are as small.
+    # Rounded constants cause errors of an ulp of 1: few results are as small.
     constants = np.all(distance[beyond] <= e.allowed * e.roundoff * e.typical_size)
     if n in (0, distance.size) or (constants and n < _FEW * distance.size):
         return None
     far = float(np.max(distance[beyond] / np.maximum(unit[beyond], np.finfo(float).tiny)))
-    # And their last places add up to those of larger results, beside which nothing may be left.
+    # Their roundoff adds up to that of larger results.
     added = np.all(distance[beyond] <= e.allowed * e.roundoff * rms_of(sizes))
     large = np.median(distance[beyond] - LARGE_DIFFERENCE * sizes[beyond]) > 0
     kind = SUSPECT if not large or (e.form == "float64" and added) else BUG
@@ -70,9 +70,9 @@ def hidden_by_larger_results(e: Evidence) -> Verdict | None:
 
 
 def steady_difference(e: Evidence) -> Verdict | None:
-    """Recognise another function, whose difference stays however far the inputs are moved.
+    """Recognise different functions, whose difference persists under large perturbations.
 
-    Rounding, to whatever format, would be another one then; and so would a jump.
+    Rounding errors of any format, and jumps, would be redrawn.
     """
     if not e.differ_wide or e.eta_difference.broken:
         return None
@@ -129,7 +129,7 @@ def ignores_strides(e: Evidence) -> Verdict | None:
 
 
 def jumps(e: Evidence) -> Verdict | None:
-    """Results that jump where the function does: at ties, which last places decide."""
+    """Recognise results that jump where the function is discontinuous, as at ties."""
     if e.reference is None:
         return None
     implementation, r = e.reference
@@ -209,7 +209,7 @@ def digits_lost_alike(e: Evidence) -> Verdict | None:
 
 
 def loses_digits(e: Evidence) -> Verdict | None:
-    """Recognise one function, by the wider format, of which a side loses much in this one."""
+    """Recognise loss of digits in the working precision, if f and g agree in higher precision."""
     if e.wide is None or e.wide.differ:
         return None
     if e.far_similarity > STEADY:
@@ -264,7 +264,7 @@ def another_function(e: Evidence) -> Verdict:
     if e.wide is not None and e.wide.differ:
         if not size.broken or e.wide.norms.broken:
             text += ", in higher precision as well"
-        else:  # what is lost to the range hides what is wrong beside it
+        else:  # overflow hides other errors
             text += "; in higher precision all are finite, and f and g differ by "
             text += f"{as_multiple(e.wide.norms.robust)} of that precision"
     text += ": they compute different functions"
@@ -279,10 +279,10 @@ def another_function(e: Evidence) -> Verdict:
 
 
 def _of_constants(e: Evidence) -> str:
-    """Tell how much the last places of constants are magnified, if the difference is of these."""
+    """Describe the amplification of roundoff in constants, if that explains the difference."""
     sizes = rms_of(e.result_f.numbers(np.float64))
     times = e.eta_difference.absolute / sizes / e.roundoff if sizes else math.inf
-    # What magnifies those of inputs may do so of a filter's coefficients.
+    # An ill-conditioned function may amplify roundoff in coefficients as well.
     ill = e.reference is not None and e.noise_level.kappa > ILL_CONDITIONED
     most = LARGE_DIFFERENCE / e.roundoff if ill else CONSTANT_AMPLIFICATION
     if times > most:
@@ -310,7 +310,7 @@ def _how_far(e: Evidence) -> str:
 
 
 def _is_little(e: Evidence) -> bool:
-    """Tell whether sides are a few times as far apart as rounding may take, or last places of 1."""
+    """Return True if differences are a few times the limit, or an ulp of 1."""
     size, one = e.eta_difference, e.allowed * e.roundoff * e.natural_size
     if size.robust <= ALONE * e.allowed and size.peak <= ALONE**2 * e.allowed:
         return True

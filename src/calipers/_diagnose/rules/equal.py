@@ -120,7 +120,7 @@ def same_bits(e: Evidence) -> Verdict | None:
                 EQUAL, f"f and g return no elements: shape {join_or_none(e.result_f.shapes)}"
             )
         what, they = ("the result is", "it is") if n == 1 else (f"all {n} results are", "all are")
-        # Of which nothing is learnt.
+        # These carry no information.
         nan = f"; {they} NaN" if np.isnan(e.result_f.numbers(np.float64)).all() else ""
         return Verdict(EQUAL, f"{what} equal to the last bit, in repeated calls as well{nan}")
     return None
@@ -199,7 +199,7 @@ def _of_exact_inputs(e: Evidence, reason: str) -> Verdict:
 
 
 def integers_at_ties(e: Evidence) -> Verdict | None:
-    """Integers that differ at ties alone, beside results that rounding explains."""
+    """Recognise integers that differ only at ties, among results that rounding explains."""
     here = _integer_differences(e.result_f, e.result_g)
     if here is None or not here.any() or not perturbable(e.inputs):
         return None
@@ -226,7 +226,7 @@ def _ties(e: Evidence) -> str | None:
 
 
 def _vary(*results: Result) -> bool:
-    """Tell whether a side gives integers that are not all of them the same."""
+    """Return True if an integer result is not constant."""
     integers = (x for y in results for x in y.arrays if x.dtype.kind in "biu" and x.size)
     return any(bool((x != x.flat[0]).any()) for x in integers)
 

@@ -39,8 +39,8 @@ def at_ties(e: Evidence) -> Verdict | None:
     """
     Recognise differences that are the same in the wider format, and not there nearby.
 
-    Where rounding decides at a tie, it decides otherwise in another format; and what is a tie by
-    the function itself, as of numbers with the sum 1, is one where the inputs are moved.
+    A tie that rounding decides is decided differently in a different precision; a tie by the
+    function itself, as of numbers with sum 1, remains one at perturbed inputs.
     """
     text = _same(e, e.allowed * e.roundoff) if e.can_perturb else None
     if text is None:
@@ -56,8 +56,8 @@ def no_rounding(e: Evidence) -> Verdict | None:
     """
     Recognise differences that are the same in the wider format, where a jump is as large.
 
-    Where the sides do not both answer in it, what is magnified is so nearby, too, and ties are not:
-    unless rounding decides those of the side that does, which is another one in the wider format.
+    If f or g cannot compute in it, amplified errors also occur nearby, and ties do not, unless
+    rounding decides the ties of the other implementation, differently in higher precision.
     """
     if len(e.wide_results) < 2:
         large = _beyond(e.allowed * e.roundoff, e.difference, e.result_f)
@@ -86,7 +86,7 @@ def _same(e: Evidence, least: float) -> str | None:
 
 
 def _decided_by_rounding(e: Evidence) -> bool:
-    """Tell whether rounding moves what is known in the wider format, and not the other side."""
+    """Return True if higher precision changes the results of every implementation that has it."""
     if e.reference is None:
         return False
     r = e.reference[1]
@@ -103,7 +103,7 @@ def none_nearby(zeros: bool) -> str:
 def agree_nearby(
     e: Evidence, delta: float = _FAR, *, zeros: bool = False, wide: bool = False
 ) -> bool:
-    """Tell whether the sides agree wherever inputs are moved: no rounding in them is much."""
+    """Return True if f and g agree at all perturbed inputs."""
     for k in range(_N_PERTURBATIONS):
         f, g = e.evaluate_perturbed(delta, e.seed + 820 + k, zeros=zeros, wide=wide)
         if not comparable(f, g):
@@ -115,7 +115,7 @@ def agree_nearby(
 
 
 def _beyond(share: float, d: NDArray, result: Result) -> NDArray:
-    """Return which differences are more than a share of the results, or of others beside them."""
+    """Return a mask of differences above a fraction of the result, and of the RMS of its array."""
     sizes = np.abs(result.numbers(np.float64))
     typical = result.repeat_each(np.array([rms_of(part) for part in result.split(sizes)]))
     beyond: NDArray = np.abs(d) > share * np.maximum(sizes, typical)
@@ -123,7 +123,7 @@ def _beyond(share: float, d: NDArray, result: Result) -> NDArray:
 
 
 def agree_elsewhere(e: Evidence) -> bool:
-    """Tell whether the sides agree where inputs are moved far, and a little: lost digits do not."""
+    """Return True if f and g agree at small and at large perturbations, unlike lost digits."""
     return any(
         all(agree_nearby(e, delta, zeros=zeros) for delta in (REDRAW * e.roundoff, _FAR))
         for zeros in (False, True)
@@ -141,7 +141,7 @@ _FEW_STORED = _STORED[2:]  # few results are numbers of two or three bits as oft
 _CONSTANT = 0.99
 # Bits less than a format holds, of results that few are left of: of each, and of all together.
 _SPARE, _SURE = 4, 64
-_SUBTRAHEND_FACTOR = 2.0**6  # times the largest input or result, or 1: what is subtracted may be
+_SUBTRAHEND_FACTOR = 2.0**6  # factor on max(1, largest input or result)
 
 
 def on_a_grid(e: Evidence) -> Verdict | None:
@@ -231,17 +231,17 @@ def _lower_formats(e: Evidence, numbers: NDArray) -> list[str]:
 
 
 def _holds(form: str, numbers: NDArray) -> bool:
-    """Tell whether numbers are of a format, and not small integers, which all formats hold."""
+    """Return True if a format represents all numbers, and not all are small integers."""
     if (numbers == np.rint(numbers)).all() and numbers.max(initial=0) * ROUNDOFF[form] <= 1:
         return False
     return np.array_equal(round_array(numbers, bit_rule(form, numbers.dtype)), numbers)
 
 
 def _are_plain(e: Evidence, numbers: NDArray, form: str) -> bool:
-    """Tell whether numbers need fewer bits than their format has, or are what a difference left."""
+    """Return True if numbers need fewer bits than the format has, or are due to cancellation."""
     fraction, lowest = FORMATS[form][:2]
     exponents = np.frexp(numbers)[1] - 1
-    # What is lost here alone is in no narrower range, but to last places of squares, say.
+    # Numbers that underflow in the working precision only have no smaller range.
     if e.differ_wide:
         exponents = np.maximum(exponents, lowest)
     step = _common_spacing(numbers)
@@ -254,9 +254,9 @@ def _are_plain(e: Evidence, numbers: NDArray, form: str) -> bool:
 
 def few_digits_left(e: Evidence) -> Verdict | None:
     """
-    Recognise what a subtraction leaves: multiples of a last place of what was subtracted.
+    Recognise cancellation: results are multiples of an ulp of the subtracted numbers.
 
-    Beside results that are within rounding only those are looked at that are far beyond.
+    If the other results are within rounding, only those far above the limit are examined.
     """
     if e.eta_difference.broken or e.differ_wide:
         return None

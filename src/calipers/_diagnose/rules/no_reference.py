@@ -1,4 +1,4 @@
-"""What tells rounding from a bug where nothing wider can be asked."""
+"""Distinguish rounding from a bug without a reference in higher precision."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from ..verdict import (
 from .overflow_underflow import DOUBLINGS, scaled
 
 MOSTLY_UNCHANGED = 0.9  # of the results beyond rounding
-_LITTLE = 4.0  # last places, fewer than are lost
+_LITTLE = 4.0  # ulp: a perturbation smaller than lost digits
 
 
 def unchanged_share(e: Evidence, name: str, lost: NDArray) -> float:
@@ -44,7 +44,7 @@ def unchanged_share(e: Evidence, name: str, lost: NDArray) -> float:
 
 
 def is_constant(e: Evidence, name: str, lost: NDArray) -> bool:
-    """Tell whether they are one number: that stays, too."""
+    """Return True if all lost results are equal: a constant does not change either."""
     return np.unique(e.results[name].numbers(np.float64)[lost]).size < 2
 
 
@@ -52,16 +52,14 @@ def is_constant(e: Evidence, name: str, lost: NDArray) -> bool:
 # 2**29 mostly; and where float32 has no digits left to lose, of the size of a result.
 _GROWN, _LOST, _LEFT = 2.0**22, 2.0**12, 4.0
 _MOST = 0.9  # of the results beyond rounding
-_CHANCES = 3  # more calls, at one of which rounding is as large as it mostly is
+_CHANCES = 3  # further calls, to see a typical rounding error in one
 _ELSEWHERE = 2.0**-6  # of an input: a move that draws anew what float32 loses
 _HALVINGS = 5  # of inputs for which float32 has nothing finite
 
 # Formats below, of real numbers and of complex ones.
 _LOWER_FORMATS = {"float64": ("float32", "complex64"), "float32": ("float16", "complex64")}
-_DRAWN, _ENOUGH_FINITE = (
-    40,
-    3,
-)  # moves by last places, and results at these that tell of their noise
+# Number of 1-ulp perturbations, and of finite results that suffice to measure their noise.
+_DRAWN, _ENOUGH_FINITE = 40, 3
 _COME_BACK, _MOSTLY = 0.5, 0.75  # of the results that are not finite: elsewhere, and here
 _NEAR_PERTURBATION = 2.0**-10  # of an input: near, and far from all that rounding does
 
@@ -80,7 +78,7 @@ def grows_in_float32(e: Evidence) -> Verdict | None:
     there[np.isinf(there)] = 0.0
     margin = e.allowed * e.scale
     beyond = np.abs(e.difference) > margin
-    # What is nothing beside 1 is no measure where a side has nothing left of it in float32.
+    # Roundoff of 1 is no measure where a result vanishes in float32.
     beyond &= (left > 0) | (distance > e.allowed * e.roundoff * e.natural_size)
     far = distance > ALONE * margin
     if (beyond & far).any():  # else chance decides of those that are hardly beyond
@@ -147,9 +145,8 @@ def outside_by_rounding(e: Evidence) -> Verdict | None:
     """
     Recognise results that are not finite by rounding, where nothing wider can be asked.
 
-    They come and go with last places of the inputs, a few with more of them, and the sides agree
-    where they are finite, but for what such last places do to either; of a function that is not
-    defined there they stay.
+    They come and go with perturbations of a few ulps, and f and g agree where they are finite,
+    within the effect of such perturbations. Where a function is undefined they remain.
     """
     if e.reference is not None or not e.can_perturb or not _alone(e.result_f, e.result_g).any():
         return None
@@ -186,12 +183,12 @@ def _alone(f: Result, g: Result) -> NDArray:
 
 
 class _Drawn(NamedTuple):
-    """What results are where inputs are moved by last places."""
+    """Statistics of the results at inputs perturbed by a few ulps."""
 
     alone: NDArray  # which of them were finite on one side alone, where nothing is moved
     left: NDArray  # and which of these always are
     mean: NDArray  # of how far the sides are apart
-    noise: NDArray  # what last places do to that; to those that come and go, to any of them
+    noise: NDArray  # its standard deviation; for results that come and go, the largest one
 
     @property
     def back(self) -> float:
@@ -201,7 +198,7 @@ class _Drawn(NamedTuple):
 
 
 def _drawn_anew(e: Evidence, inputs: Sequence[Any], seed: int) -> _Drawn | None:
-    """Move inputs by last places, until those results are known, or hopeless."""
+    """Perturb the inputs by a few ulps until enough results are finite, or none will be."""
     f, g = e.f(inputs), e.g(inputs)
     if not comparable(f, g, e.result_f):
         return None
@@ -230,7 +227,7 @@ def _drawn_anew(e: Evidence, inputs: Sequence[Any], seed: int) -> _Drawn | None:
 
 
 def _stay_nonfinite(e: Evidence, left: NDArray) -> bool:
-    """Tell whether results stay finite on one side alone where inputs are moved by more."""
+    """Return True if some results are finite in one of f and g at larger perturbations as well."""
     for k in range(N_PERTURBATIONS):
         if not left.any():
             break
@@ -308,9 +305,9 @@ def _narrowed(e: Evidence, inputs: Sequence[Any]) -> list[Any]:
 
 def stays_in_steps(e: Evidence) -> Verdict | None:
     """
-    Recognise lost digits where nothing wider tells, by steps no larger than last places of 1.
+    Recognise lost digits without a reference, by steps no larger than an ulp of 1.
 
-    One side stays where it is while last places of its inputs change, which move the other.
+    The results of one implementation do not change under 1-ulp perturbations, the other's do.
     """
     if e.reference is not None or e.eta_difference.broken:
         return None

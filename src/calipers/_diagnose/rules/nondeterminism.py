@@ -78,7 +78,7 @@ def rounded_at_random(
 
 
 def _is_rounding_to(e: Evidence, form: str, spread: float) -> bool:
-    """Tell whether calls, and sides, are as far apart as rounding to a format makes them."""
+    """Return True if rounding to a format explains the size of the differences."""
     coarse = ROUNDOFF[form] / e.roundoff
     return _LEAST * coarse <= spread <= _MOST * coarse and e.eta_difference.robust <= _MOST * coarse
 
@@ -93,7 +93,7 @@ def _off(e: Evidence, name: str) -> NDArray | None:
 def _steady_in(
     e: Evidence, form: str, positions: list[int], names: list[str], unit: NDArray, spread: float
 ) -> bool:
-    """Tell whether sides repeat themselves, and agree, at inputs rounded to a format."""
+    """Return True if calls at inputs rounded to a format are reproducible, and f and g agree."""
     inputs = narrowed(e.inputs, form, False, positions)
     if inputs is None:
         return False
@@ -168,7 +168,7 @@ def judge_repeats(e: Evidence, names: list[str], spreads: dict[str, NDArray]) ->
 
 
 def with_nondeterminism_note(e: Evidence, verdict: Verdict) -> Verdict:
-    """Add to a verdict what is known of sides that do not repeat themselves."""
+    """Add the note on nondeterminism within rounding to a verdict."""
     if not e.nondeterminism_note:
         return verdict
     if verdict.kind in (ROUNDING, LAYOUT):
@@ -177,14 +177,14 @@ def with_nondeterminism_note(e: Evidence, verdict: Verdict) -> Verdict:
 
 
 def _of_summation(e: Evidence, sizes: list[ErrorNorms]) -> bool:
-    """Tell whether an order of summation explains how far answers are apart."""
+    """Return True if a different order of summation explains the differences."""
     spread = max(size.robust if not size.broken else math.inf for size in sizes)
     near = e.eta_difference.robust <= max(e.allowed, 4 * spread)
     return spread <= 2 * e.allowed and near
 
 
 def _noise_free_unit(e: Evidence) -> NDArray:
-    """Return the units, of which those that a function's own noise makes are none."""
+    """Return the noise level, without nondeterminism of the function itself."""
     here, wide = (e.result_f, False) if e.reference is None else (e.reference[1], True)
     implementation = e.f if e.reference is None else e.reference[0]
     noise = perturbation_rms(

@@ -101,7 +101,7 @@ _OUTSIDE = (
 
 
 def _wrong_elsewhere(e: Evidence, result: Result, wide: Result | None) -> bool:
-    """Tell whether results that are not lost, or all, are as wrong in the wider format."""
+    """Return True if the other results are as wrong in higher precision."""
     assert e.reference is not None
     if wide is None:
         return False
@@ -122,10 +122,10 @@ def _wrong_elsewhere(e: Evidence, result: Result, wide: Result | None) -> bool:
 
 def _stays(e: Evidence, name: str, lost: NDArray) -> bool:
     """
-    Tell whether results of a side that takes nothing wider are not finite elsewhere, either.
+    Return True if most lost results are not finite at any other inputs either.
 
-    What overflows is finite for smaller inputs, and what underflows for larger ones; what is
-    rounded out of a domain comes and goes. What is not defined is so there, too.
+    Overflow vanishes for smaller inputs, underflow for larger ones, and values rounded out of a
+    domain come and go. Undefined results remain. Tested only without higher precision.
     """
     if e.wide_results.get(name) is not None or not perturbable(e.inputs):
         return False
@@ -140,7 +140,7 @@ def _stays(e: Evidence, name: str, lost: NDArray) -> bool:
 
 
 def _elsewhere(e: Evidence) -> Iterator[Sequence[Any]]:
-    """Give inputs of size 1, inputs moved by last places and by more, and those of other sizes."""
+    """Yield inputs of magnitude 1, perturbed inputs, and inputs of other magnitudes."""
     chosen = tuple(perturbable(e.inputs))
     sizes = (np.abs(e.inputs[k]) for k in chosen)
     top = max(float(x.max(where=np.isfinite(x), initial=0.0)) for x in sizes)
@@ -158,8 +158,8 @@ def flushed(e: Evidence) -> Verdict | None:
     """
     Recognise results that are subnormal on one side, and 0 on the other; all else is rounding.
 
-    Beside larger ones they are nothing in norms. What a subtraction leaves may well be 0: but its
-    units are those of what is subtracted.
+    Norms do not show them. A difference may be 0 by cancellation, but its noise level is that of
+    its operands.
     """
     lowest = 2.0 ** FORMATS[e.form].lowest
     for name, lost in e.flushed_by.items():
@@ -177,7 +177,7 @@ def flushed(e: Evidence) -> Verdict | None:
 
 
 def _normal_differences_persist(e: Evidence) -> bool:
-    """Tell whether differences of normal numbers stay alike where inputs are moved."""
+    """Return True if differences of normal numbers persist under perturbations."""
     tiny = 2.0 ** FORMATS[e.form].lowest
 
     def normal(f: Result, g: Result) -> NDArray:
@@ -228,7 +228,7 @@ def nothing_left(e: Evidence) -> Verdict | None:
 
 
 def better_when_rescaled(e: Evidence) -> Verdict | None:
-    """Errors that go when an argument, of which the result is a power, is scaled by one of two."""
+    """Recognise errors that vanish when an argument is scaled, for homogeneous functions."""
     if e.reference is None or e.differ_wide:
         return None
     implementation, r = e.reference

@@ -27,13 +27,13 @@ from ..verdict import (
 
 _DRAWS = 8  # perturbed inputs at which the slope of the error is estimated
 _SURE = 8.0  # standard errors of the mean
-_FELT = 0.25  # of the noise: functions that are not linear make less of what is unbiased
+_FELT = 0.25  # of the noise: nonlinear functions of unbiased errors have a smaller bias
 _CONSTANT = 4.0  # roundings to the format, that rounded constants may make
 _BEHIND = 2.0**-8  # of a sum, that its terms together are rounded by
 
 
 def falls_behind(e: Evidence, form: str) -> bool:
-    """Tell whether sums in a format may be so large beside their terms that they stay behind."""
+    """Return True if sums in a format may be so large that terms are lost."""
     return e.length * ROUNDOFF[form] >= _BEHIND
 
 
@@ -43,7 +43,7 @@ def too_large(e: Evidence, name: str | None = None, form: str | None = None) -> 
 
     Rounding to nearest is as often up as down, and sums that fall behind in a narrow format, or are
     truncated, are too small: but not in `form`, if that has digits enough. Where nothing wider can
-    be asked, `name` has that format, and beside its roundings the other side has none.
+    be asked, `name` has that format, and rounding errors of the other function are negligible.
     """
     if e.eta_difference.broken or (e.reference is None and name is None):
         return None
@@ -168,9 +168,9 @@ def _explained_elsewhere(e: Evidence, name: str, change: Change) -> bool:
 
 def _as_well_by_others(e: Evidence, result: Result, inputs_wide: list[Any], change: Change) -> bool:
     """
-    Tell whether what becomes of other numbers, about the inputs, explains an error as well.
+    Return True if the same change of other inputs explains the error as well.
 
-    Numbers that are cut off are all a little too small, and so is what a wrong factor leaves.
+    Truncated numbers are all slightly too small, and so are results with a wrong factor.
     """
     assert e.reference is not None
     implementation, inputs = e.reference[0], change(inputs_wide)
@@ -204,7 +204,7 @@ def argument_names(positions: Sequence[int], e: Evidence) -> str:
 # Of formats that hold numbers as even steps: how many to each side of 0.
 _STEPS = {"int8": 127, "int4": 7}
 _GROUPS = (32, 64, 128, 16)  # along the last axis, or that before it, as weights are held
-_SIZE_FACTOR = 4.0  # times that what is done to inputs may be apart from what comes of it
+_SIZE_FACTOR = 4.0  # factor between the relative changes of inputs and results
 
 
 class _Quantization(NamedTuple):

@@ -30,7 +30,7 @@ from ..verdict import (
 from .grids import AGREE_ELSEWHERE, agree_elsewhere
 from .quantization import argument_names, explained, quantised_inputs, too_large
 
-_ANOTHER = 0.5  # a cosine below which a difference is taken for another one
+_ANOTHER = 0.5  # cosine similarity below which differences are unrelated
 _CHANGED = 0.7  # one where it is half way to that
 _ALIKE = 0.85  # one of a difference that has begun to change
 _STEADY = 0.5  # one between changes in turn, which rounding draws anew
@@ -89,7 +89,7 @@ def _candidates(e: Evidence) -> Iterator[tuple[str, bool, list[int]]]:
 
 def noise_in_between(e: Evidence) -> Verdict | None:
     """
-    Recognise rounding by its becoming another one when inputs are moved.
+    Recognise rounding errors in an intermediate value by their decorrelation.
 
     Noise does so when they are moved by about half of its own size, whatever format it is of, or by
     less where it comes of several places; the difference of two functions does so elsewhere, or
@@ -144,7 +144,7 @@ def noise_in_between(e: Evidence) -> Verdict | None:
 
 
 def _stays_wide(e: Evidence) -> bool:
-    """Tell whether the difference stays in the wider format, where it changes here: noise hides it.
+    """Return True if the difference persists in higher precision, and noise hides that here.
 
     What is held in few bits whatever comes is so there, too, and changes as soon.
     """
@@ -159,7 +159,7 @@ def _stays_wide(e: Evidence) -> bool:
 
 
 def _changes_steadily(e: Evidence) -> bool:
-    """Tell whether the difference goes on as it began along a line, as that of two waves does.
+    """Return True if the difference changes smoothly along a line, as that of two waves does.
 
     A rounding error jumps: what it changes by on one stretch says nothing of the next.
     """
@@ -177,7 +177,7 @@ def _changes_steadily(e: Evidence) -> bool:
 
 def _stays_for_most(e: Evidence, extent: float) -> bool:
     """
-    Tell whether most differences stay as they are by moves of a part of what changes them.
+    Return True if a fraction of the decorrelating perturbation leaves most differences unchanged.
 
     A number that is held in few bits stays where it is, and its error changes by all that inputs
     are moved by, or it jumps. Where only some inputs are treated otherwise, those near a wrong
@@ -204,7 +204,7 @@ def _in_between(e: Evidence, size: float) -> str | None:
     for form in forms:
         if ROUNDOFF[form] / 6 < size < ROUNDOFF[form] * math.sqrt(e.length):
             return form
-    # Or one rounding, of which later sums, and the other arguments' units, leave little.
+    # Or a single rounding error, which is small relative to the noise level.
     one = ROUNDOFF[forms[-1]] if forms else 0.0
     return forms[-1] if one / _LITTLE < size < one else None
 
@@ -238,10 +238,10 @@ def _decorrelating_perturbation(e: Evidence) -> float | None:
 
 def _flips_sign(e: Evidence) -> bool:
     """
-    Tell whether last places of the inputs turn the difference about as often as not.
+    Return True if perturbations of a few ulps flip the sign of the difference at random.
 
-    Where nearly all of it is along one line, as for nearly singular matrices, it is itself or its
-    opposite, and never half way to another one.
+    If nearly all of it is along one direction, as for nearly singular matrices, the cosine is near
+    1 or -1.
     """
     if e.wide is not None:
         return False
@@ -254,7 +254,7 @@ def _flips_sign(e: Evidence) -> bool:
 def narrowed(
     inputs: Sequence[Any], form: str, truncate: bool, arguments: Sequence[int]
 ) -> list[Any] | None:
-    """Return inputs of which some are rounded to a format, if the format holds them."""
+    """Round some inputs to a format; return None if that overflows."""
     result = list(inputs)
     limit = (2 if truncate else 1) * 2 * ROUNDOFF[form]
     for k in arguments:

@@ -34,7 +34,7 @@ from .nondeterminism import does_not_repeat
 
 _GROWTH_LIMIT = 2.0**5  # times that a difference grows by, if moves make it
 _N_FAR_PERTURBATIONS = 4  # perturbed inputs, of the coarsest format's precision
-_DRAWN_ANEW = 0.5  # a cosine below which a difference is another one
+_DRAWN_ANEW = 0.5  # cosine similarity below which differences are unrelated
 _CONSTANTS = 4.0  # units that a result may be off by because of rounded constants
 
 
@@ -97,12 +97,12 @@ def _near(e: Evidence) -> bool:
 
 
 def _amplified_in_one(e: Evidence) -> Verdict | None:
-    """Recognise two functions, where one magnifies last places that the other does not feel."""
+    """Recognise different functions: one amplifies perturbations, the other is insensitive."""
     if len(e.wide_results) < 2:
         return None
     assert e.reference is not None
-    own = e.reference[0].name
-    other = next(name for name in e.wide_results if name != own)
+    source = e.reference[0].name
+    other = next(name for name in e.wide_results if name != source)
     here = e.wide_results[other]
     with suppress(BudgetError):
         there = e.implementations[other](e.perturb(e.roundoff, e.seed, wide=True))
@@ -116,8 +116,9 @@ def _amplified_in_one(e: Evidence) -> Verdict | None:
         ):
             return Verdict(
                 SUSPECT,
-                f"{own} has condition number {e.noise_level.kappa:.3g} or is discontinuous here, "
-                f"and {other} does not change with its inputs: they compute different functions",
+                f"{source} has condition number {e.noise_level.kappa:.3g} or is discontinuous "
+                f"here, and {other} does not change with its inputs: they compute different "
+                "functions",
             )
     return None
 
@@ -184,7 +185,7 @@ def _hidden(e: Evidence) -> Verdict | None:
             return lost
         stays = f"the difference is nearly the same (cosine {similarity:.2g}) after perturbations "
         stays += "of the inputs by a few ulps"
-        # Of small results, beside which larger ones hide it.
+        # Larger results hide the error of small ones.
         if size * e.roundoff > LARGE_DIFFERENCE and similarity > STEADY:
             least = size_of_rest.robust
             below = ": below the limit, but " if least <= e.allowed else ", and "
@@ -206,8 +207,8 @@ def _zeros_by_constants(e: Evidence) -> NDArray:
     """
     f, g = (y.numbers(np.float64) for y in (e.result_f, e.result_g))
     r = e.reference[1].numbers(np.float64) if e.reference is not None else f
-    # What is 0 in the wider format, too, is off by the constants of the other side, in its format,
-    # of which a turn is; else by those of the reference. What has fewer bits computes in float32.
+    # If the reference is 0 too, constants of the other function are rounded in its format, such as
+    # 2 pi; else those of the reference. Formats below float32 compute in float32.
     rounding = math.tau * min(e.roundoff, ROUNDOFF["float32"])
     constants = min(rounding, CONSTANT_AMPLIFICATION * ROUNDOFF["float64"])
     typical = e.result_f.repeat_each(np.array([rms_of(part) for part in e.result_f.split(r)]))
@@ -222,9 +223,9 @@ def _zeros_by_constants(e: Evidence) -> NDArray:
 
 def _lost_of_small_ones(e: Evidence, alike: float) -> bool:
     """
-    Tell whether digits are lost that are none beside larger results, and not always the same.
+    Return True if small results lose digits, which larger ones hide in norms.
 
-    Short moves do not draw them anew: 1 - tanh(x) stays the same number over a good part of x.
+    Small perturbations do not redraw such errors: 1 - tanh(x) is constant over a large part of x.
     """
     if e.eta_difference.normwise * math.sqrt(alike) > SYSTEMATIC:
         return False
@@ -237,9 +238,9 @@ def _lost_of_small_ones(e: Evidence, alike: float) -> bool:
 
 def _lost_by_the_reference(e: Evidence) -> bool:
     """
-    Tell whether the side that alone answers in the wider format is what is off, in this one.
+    Return True if the reference implementation itself is inaccurate in the working precision.
 
-    From its answers there the other one is off by rounding, which moves draw anew.
+    The errors of the other one, from the higher-precision reference, are redrawn by perturbations.
     """
     if e.reference is None or e.reference[0].name not in e.implementations:
         return False
@@ -293,7 +294,7 @@ def _slices_and_layouts(e: Evidence) -> tuple[Verdict | None, str | None]:
 
 
 def _by_chance(unequal: NDArray, part: Result) -> bool:
-    """Tell whether so few results might be equal although as many others are apart as these."""
+    """Return True if so few results may be equal by chance, given the fraction that differs."""
     differing = np.count_nonzero(unequal) / max(1, unequal.size)
     count = sum(x.size for x in part.arrays)
     return bool((1 - differing) ** count > 0.01)
@@ -308,7 +309,7 @@ def _rows(whole: Result, alone: Result, part: slice) -> Result | None:
 
 
 def _mixes_here(e: Evidence, who: str, part: slice) -> bool:
-    """Tell whether rows have other results where all rows beside them are like the first one."""
+    """Return True if rows change when all other rows are replaced by the first one."""
     inputs = list(e.inputs)
     for k in e.batch:
         alike = np.repeat(e.inputs[k][part][:1], len(e.inputs[k]), axis=0)
@@ -322,7 +323,7 @@ def _mixes_here(e: Evidence, who: str, part: slice) -> bool:
 
 
 def _mixes(e: Evidence, among: Result, alone: Result, part: slice) -> bool:
-    """Tell whether a part of a batch has other results alone."""
+    """Return True if a part of a batch has different results when computed alone."""
     pairs = zip(among.arrays, alone.arrays, strict=False)
     scale = e.scale
     if e.reference is not None:  # a result that has lost its digits may have lost others alone
