@@ -11,9 +11,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import calipers
-from calipers._gradcheck.adapt import FORMS, Given
+from calipers._gradcheck.adapt import FORMS, CheckArguments
 from calipers._gradcheck.all_entries import examine
-from calipers._gradcheck.analytic import GivenDerivative
+from calipers._gradcheck.analytic import AnalyticDerivative
 from calipers._gradcheck.basis_vectors import UnitVectors
 from calipers._gradcheck.columns import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.entry_rules import Rule
@@ -60,7 +60,7 @@ def mixed_jvp(x, v):
 
 def at_point(f, inputs, **options):
     """Return f at a point, as a check has it."""
-    return Given(f, inputs, dict.fromkeys(FORMS), None, (), "torch", **options).subject()
+    return CheckArguments(f, inputs, dict.fromkeys(FORMS), None, (), "torch", **options).at_point()
 
 
 def point(n=N, dtype=float):
@@ -356,7 +356,7 @@ def parallel_slope(x, v):
 @pytest.mark.parametrize(("jvp", "concurrent"), [(slope, True), (parallel_slope, False)])
 def test_a_parallel_derivative_is_not_called_from_several_threads(jvp, concurrent):
     subject = at_point(cubic, np.linspace(1, 2, 70))
-    units = UnitVectors(GivenDerivative("jvp", jvp, subject, False))
+    units = UnitVectors(AnalyticDerivative("jvp", jvp, subject, False))
     assert units.compiled
     assert units.concurrent == concurrent
 
@@ -370,7 +370,7 @@ def late_writer(x, v):
 
 def test_a_derivative_that_writes_into_what_another_thread_has_is_not_believed():
     subject = at_point(cubic, np.linspace(1, 2, 70))
-    d = GivenDerivative("jvp", late_writer, subject, False)
+    d = AnalyticDerivative("jvp", late_writer, subject, False)
     units, found = UnitVectors(d), np.empty((70, 70))
     assert units.compiled
     thread = threading.Thread(target=units.rows, args=(0, found))
@@ -415,7 +415,7 @@ def test_batches_of_tangents_are_taken_where_they_are_the_same():
 def test_unit_vectors_are_asked_for_from_any_number(batches, columns, calls):
     matrix = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype(float)
     subject = at_point(lambda x: matrix @ x, np.ones(columns))
-    d = GivenDerivative("jvp", lambda x, v: v @ matrix.T, subject, False, of_library=batches)
+    d = AnalyticDerivative("jvp", lambda x, v: v @ matrix.T, subject, False, of_library=batches)
     found = np.empty((columns - 1, 3))
     UnitVectors(d).rows(1, found)
     assert np.array_equal(found, matrix.T[1:])
@@ -430,7 +430,7 @@ def test_a_batch_that_is_not_what_single_calls_give_is_given_up():
         return v @ matrix.T if v.ndim == 1 else v[::-1] @ matrix.T
 
     subject = at_point(lambda x: matrix @ x, np.ones(columns))
-    d = GivenDerivative("jvp", jvp, subject, False, of_library=True)
+    d = AnalyticDerivative("jvp", jvp, subject, False, of_library=True)
     found = np.empty((columns, 3))
     UnitVectors(d).all().read(0, columns, found)
     assert np.array_equal(found, matrix.T)

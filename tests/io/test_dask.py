@@ -564,14 +564,16 @@ class TestCluster:
         noted = notes(tmp_path / "all")
         assert sorted(noted) == [(i, addresses[i % 2]) for i in range(6)]
         parts = DaskBlocks(LIMIT, a=x, b=y)._gathered(tidy, (60,), note_block_and_worker)
-        names = [[place.partition(" of ")[0] for place in tasks.places.values()] for tasks in parts]
+        names = [
+            [place.partition(" of ")[0] for place in tasks.descriptions.values()] for tasks in parts
+        ]
         assert names == [
             ["in the block [0:10]"],  # alone
             ["in the blocks [10:20] to [50:60]", "in the blocks [20:30] to [40:50]"],
         ]
         # What would have to be moved is not gathered: it might not fit.
         parts = DaskBlocks(LIMIT, a=x, b=far)._gathered(tidy, (60,), note_block_and_worker)
-        assert [len(tasks.places) for tasks in parts] == [1, 4]
+        assert [len(tasks.descriptions) for tasks in parts] == [1, 4]
         assert DaskBlocks(LIMIT, a=x, b=far).every(partial(note_block_and_worker, tmp_path, None))
         assert sorted(i for i, _ in notes(tmp_path)) == list(range(6))
         # No block is asked after the answer is known, in a task.

@@ -1436,7 +1436,7 @@ def test_folders_match_files_by_relative_path(tmp_path):
     (a / "sub" / "bad.npy").touch()
     (b / "sub" / "bad.npy").touch()
     outcome = outcome_of(a, b)
-    assert {leaf.path: bool(leaf) for leaf in outcome.found.leaves} == {
+    assert {leaf.path: bool(leaf) for leaf in outcome.results.leaves} == {
         "only.npy": False,
         "other/y.npy": False,
         "readme.txt": False,
@@ -1445,17 +1445,17 @@ def test_folders_match_files_by_relative_path(tmp_path):
         "x.npy": True,
     }
     reason = "its bytes differ, and its format is not known"
-    assert outcome.found.left_out == {"other.txt": reason}
+    assert outcome.results.left_out == {"other.txt": reason}
     assert outcome.troubles == [f"{a}/sub/bad.npy: it ends within its header: it was cut"]
     outcome = outcome_of(a, b, ignore=("sub/bad.npy", "o*", "*/b", "r*"))
-    assert all(outcome.found.leaves)
+    assert all(outcome.results.leaves)
     assert not outcome.troubles
-    assert not outcome.found.left_out
+    assert not outcome.results.left_out
     ignored = ["only.npy", "other.txt", "other/y.npy", "readme.txt", "sub/bad.npy", "sub/m.npz/b"]
-    assert outcome.found.ignored == ignored
+    assert outcome.results.ignored == ignored
     outcome = outcome_of(a, b, fail_fast=True)
-    assert [leaf.path for leaf in outcome.found.leaves] == ["only.npy"]
-    assert outcome.found.stopped
+    assert [leaf.path for leaf in outcome.results.leaves] == ["only.npy"]
+    assert outcome.results.stopped
 
 
 def test_what_one_side_leaves_out_is_a_difference(tmp_path):
@@ -1483,7 +1483,7 @@ def test_what_one_side_leaves_out_is_a_difference(tmp_path):
     assert not found.left_out
     a, b = make_folder(tmp_path / "a"), make_folder(tmp_path / "b")
     os.mkfifo(a / "pipe")
-    (outcome,) = outcome_of(a, b).found.leaves[:1]
+    (outcome,) = outcome_of(a, b).results.leaves[:1]
     assert outcome.problems == ("not compared: in actual, it is a pipe",)
 
 
@@ -1504,10 +1504,10 @@ def test_folders_that_may_not_be_read(tmp_path, monkeypatch, side, place):
     outcome = outcome_of(tmp_path / "a", tmp_path / "b")
     assert outcome.troubles == [f"{denied}: Permission denied"]
     compared_all_the_same = ["subject.npy", "x.npy"] if place else []
-    assert [leaf.path for leaf in outcome.found.leaves] == compared_all_the_same
+    assert [leaf.path for leaf in outcome.results.leaves] == compared_all_the_same
     outcome = outcome_of(tmp_path / "a", tmp_path / "b", ignore=("sub",))
     assert bool(outcome.troubles) == (place == "")
-    assert outcome.found.ignored == ([place] if place else [])
+    assert outcome.results.ignored == ([place] if place else [])
 
 
 def test_other_files_that_cannot_be_read(tmp_path, monkeypatch):
@@ -1517,19 +1517,19 @@ def test_other_files_that_cannot_be_read(tmp_path, monkeypatch):
     for name in "ab":
         make_folder(tmp_path / name)
         (tmp_path / name / "log.txt").write_text("1")
-    assert not outcome_of(tmp_path / "a", tmp_path / "b").found.left_out
+    assert not outcome_of(tmp_path / "a", tmp_path / "b").results.left_out
     monkeypatch.setattr("filecmp.cmp", denied)
     outcome = outcome_of(tmp_path / "a", tmp_path / "b")
     assert outcome.troubles == [f"{tmp_path}/a/log.txt: Permission denied"]
-    assert len(outcome.found.leaves) == 3
+    assert len(outcome.results.leaves) == 3
 
 
 def test_links_to_folders_that_lead_elsewhere(tmp_path):
     for name, target in ("a", "sub"), ("b", "."), ("c", "sub"):
         make_folder(tmp_path / name)
         (tmp_path / name / "link").symlink_to(target)
-    assert all(outcome_of(tmp_path / "a", tmp_path / "c").found.leaves)
-    (leaf,) = [x for x in outcome_of(tmp_path / "a", tmp_path / "b").found.leaves if not x]
+    assert all(outcome_of(tmp_path / "a", tmp_path / "c").results.leaves)
+    (leaf,) = [x for x in outcome_of(tmp_path / "a", tmp_path / "b").results.leaves if not x]
     assert (leaf.path, leaf.problems) == ("link", ("links differ: to sub and .",))
 
 
@@ -1778,7 +1778,7 @@ def test_arrays_are_let_go(tmp_path):
     write_npz(tmp_path / "a.npz", MEMBERS)
     write_npz(tmp_path / "b.npz", {name: x + 1 for name, x in MEMBERS.items()})
     for plot in False, True:
-        found = outcome_of(tmp_path / "a.npz", tmp_path / "b.npz", plot=plot).found
+        found = outcome_of(tmp_path / "a.npz", tmp_path / "b.npz", plot=plot).results
         assert len(found.leaves) == 3
         assert all(leaf.arrays is None for leaf in found.leaves)
         assert (found.drawn is not None) == plot

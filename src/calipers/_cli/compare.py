@@ -12,7 +12,7 @@ from .output import DIFFERENT, SAME, TROUBLE, echo_json, echo_text, json_option
 
 if TYPE_CHECKING:
     from .._files.pairs import FileOptions
-    from .._files.trees import Outcome, Pair
+    from .._files.trees import FilesOutcome, Pair
 
 _PATH = click.Path(exists=True)
 # Bytes below which a bar would only flash.
@@ -123,9 +123,9 @@ def compare(
     _compare(pairs, outcome, options)
     _draw(outcome, plot)
     outcome.notes += _idle(outcome, ignore)
-    if outcome.found.left_out:
-        outcome.troubles.append(not_compared(list(outcome.found.left_out)))
-    elif not outcome.found.leaves and not outcome.troubles:
+    if outcome.results.left_out:
+        outcome.troubles.append(not_compared(list(outcome.results.left_out)))
+    elif not outcome.results.leaves and not outcome.troubles:
         nothing = f"nothing was compared: {actual} and {expected} have no arrays"
         outcome.troubles.append(one_line(nothing))
     status = _status(outcome)
@@ -140,7 +140,7 @@ def compare(
     return status
 
 
-def _compare(pairs: "list[Pair]", outcome: "Outcome", options: "FileOptions") -> None:
+def _compare(pairs: "list[Pair]", outcome: "FilesOutcome", options: "FileOptions") -> None:
     """Compare all pairs, with a progress bar on a terminal if the files are large."""
     from .._core.jit import compilations
     from .._files.trees import compare_pairs
@@ -154,20 +154,20 @@ def _compare(pairs: "list[Pair]", outcome: "Outcome", options: "FileOptions") ->
         compare_pairs(pairs, outcome, options, bar.update)
 
 
-def _status(outcome: "Outcome") -> int:
+def _status(outcome: "FilesOutcome") -> int:
     if outcome.troubles:
         return TROUBLE
-    return DIFFERENT if outcome.found.differs else SAME
+    return DIFFERENT if outcome.results.differs else SAME
 
 
-def _idle(outcome: "Outcome", patterns: tuple[str, ...]) -> list[str]:
+def _idle(outcome: "FilesOutcome", patterns: tuple[str, ...]) -> list[str]:
     """Return a note for each pattern that matched no name."""
     from .._files.pairs import is_ignored
 
     if outcome.troubles:
         return []
-    matched = outcome.found.ignored
-    stopped = outcome.found.stopped
+    matched = outcome.results.ignored
+    stopped = outcome.results.stopped
     verb = "matched no name before --fail-fast stopped" if stopped else "matches no name"
     return [
         one_line(f"--ignore {pattern} {verb}")
@@ -194,12 +194,12 @@ def _require_plots(path: str) -> None:
         raise click.UsageError(msg)
 
 
-def _draw(outcome: "Outcome", path: str | None) -> None:
-    drawn = outcome.found.drawn
+def _draw(outcome: "FilesOutcome", path: str | None) -> None:
+    drawn = outcome.results.drawn
     if path is None:
         return
     if drawn is None or drawn.tally is None:
-        what = "that differs " if outcome.found.differs else ""
+        what = "that differs " if outcome.results.differs else ""
         outcome.notes.append(f"{path} was not drawn: no array {what}could be compared")
         return
     try:

@@ -89,9 +89,9 @@ def _extras() -> Iterator[str]:
     """Yield for each extra which of its packages are installed."""
     packages: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("calipers") or []:
-        found = _EXTRA.match(requirement)
-        if found and found[2] not in _DEVELOPERS:
-            packages.setdefault(found[2], []).append(found[1])
+        match = _EXTRA.match(requirement)
+        if match and match[2] not in _DEVELOPERS:
+            packages.setdefault(match[2], []).append(match[1])
     for extra, names in sorted(packages.items()):
         yield f"{extra}: {', '.join(map(_installed, names))}"
 

@@ -246,11 +246,11 @@ def errors_in_one_line(what: str) -> Iterator[None]:
     except BaseException as error:
         # jax has notes of several lines, about its own frames.
         notes = [one_line(note) for note in getattr(error, "__notes__", ()) if "\n" not in note]
-        msg = "; ".join([f"{what}: {described(error)}{_place(error)}", *notes])
+        msg = "; ".join([f"{what}: {described(error)}{_location(error)}", *notes])
         raise click.ClickException(msg) from error
 
 
-def _place(error: BaseException) -> str:
+def _location(error: BaseException) -> str:
     """Return the line of the user's code that an error comes from."""
     home = os.path.dirname(os.path.dirname(__file__))
     frame = traceback.extract_tb(error.__traceback__)[-1]

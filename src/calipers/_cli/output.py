@@ -13,9 +13,9 @@ import click
 
 from .._compare.reports import Comparison, NestedComparison
 from .._compare.text import comparison_text, nested_text
-from .._files.entries import one_line, printable_lines
+from .._files.entries import one_line, printable_text
 from .._files.pairs import MISSING
-from .._files.trees import Outcome
+from .._files.trees import FilesOutcome
 
 # The last is what a shell reports after an interrupt: 128 and the number of the signal.
 SAME, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
@@ -24,9 +24,9 @@ SAME, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 _SHOWN = 5  # names, reasons and files that a report lists before it counts the others
 
 
-def as_text(actual: str, expected: str, outcome: Outcome) -> str:
+def as_text(actual: str, expected: str, outcome: FilesOutcome) -> str:
     """Write the report: the verdict, the files, arrays that differ, and what was not compared."""
-    result = outcome.found
+    result = outcome.results
     # A file that is one array gives it no name.
     report = NestedComparison(tuple(replace(x, path=x.path or "the array") for x in result.leaves))
     lines = []
@@ -77,9 +77,9 @@ def not_compared(names: list[str]) -> str:
     return f"{_listed(what, [name or 'the file' for name in names])}; --ignore leaves names out"
 
 
-def as_dict(outcome: Outcome, passed: bool) -> dict[str, Any]:
+def as_dict(outcome: FilesOutcome, passed: bool) -> dict[str, Any]:
     """Return the fields of the report as JSON."""
-    result = outcome.found
+    result = outcome.results
     return {
         "passed": passed,
         "leaves": list(map(_leaf_as_dict, result.leaves)),
@@ -93,9 +93,9 @@ def as_dict(outcome: Outcome, passed: bool) -> dict[str, Any]:
 def _leaf_as_dict(leaf: Comparison) -> dict[str, Any]:
     """Return the fields of one report; an array that is missing has no shape and no dtype."""
     fields = leaf.to_dict()
-    for side in ("actual", "expected"):
-        if fields[f"{side}_dtype"] == MISSING:
-            fields |= {f"{side}_shape": None, f"{side}_dtype": None}
+    for name in ("actual", "expected"):
+        if fields[f"{name}_dtype"] == MISSING:
+            fields |= {f"{name}_shape": None, f"{name}_dtype": None}
     return fields
 
 
@@ -124,7 +124,7 @@ def echo_text(text: str, status: int) -> None:
     """Write a report; click drops the color of its verdict where there is no terminal."""
     if not text:
         return
-    verdict, colon, rest = printable_lines(text).partition(":")
+    verdict, colon, rest = printable_text(text).partition(":")
     color = "yellow" if verdict in _UNDECIDED else _COLORS.get(status, "red")
     click.echo(click.style(verdict, fg=color, bold=True) + colon + rest, nl=False)
 

@@ -15,7 +15,7 @@ from .._core.libraries import IN_MEMORY_TYPES, library_of, on_device
 from ..interop.frames import is_column, is_frame
 from ..interop.stores import field_names
 from ..interop.times import is_duration
-from ..interop.torch import Torch, difference, members, require_known_layout
+from ..interop.torch import Torch, difference, members, require_supported_layout
 from ..interop.units import UnitError, unit_of
 from . import compare as comparison
 from .chunked import MEMORY_LIMIT, chunked_pair
@@ -126,8 +126,8 @@ def _arrays(path: str, actual: Any, expected: Any, checks: Checks) -> Iterator[L
     problem = None
     tensors = _TORCH.owns(actual)
     if tensors:
-        require_known_layout(actual, "actual")
-        require_known_layout(expected, "expected")
+        require_supported_layout(actual, "actual")
+        require_supported_layout(expected, "expected")
     if actual.shape != expected.shape:
         problem = f"shapes differ: {tuple(actual.shape)} and {tuple(expected.shape)}"
     elif tensors:

@@ -14,14 +14,14 @@ from .._derivatives.options import Options
 from .._derivatives.solve import as_point, fetched, require_memory
 from .._derivatives.steps import METHODS, modes_of, plan_steps
 from .._execution.run import Progress
-from .._gradcheck.adapt import Given
+from .._gradcheck.adapt import CheckArguments
 from . import target
 from .arrays import operand
 from .functions import Launched, Sent, arguments, compiled, launch
 from .kernels import differences as kernels
 
 
-def carried(given: Given, out_like: Any, inplace: Any) -> tuple[Given, Any]:
+def carried(given: CheckArguments, out_like: Any, inplace: Any) -> tuple[CheckArguments, Any]:
     """
     Return what was given, and what f's results are like, for arrays on the host.
 

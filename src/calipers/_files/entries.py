@@ -24,7 +24,7 @@ def printable(name: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
-def printable_lines(text: str) -> str:
+def printable_text(text: str) -> str:
     """Write a text of any lines so that a terminal shows it, and does nothing else."""
     return "".join(f"{printable(line)}\n" for line in text.split("\n"))
 

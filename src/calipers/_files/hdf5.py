@@ -31,14 +31,14 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         is_netcdf = path.lower().endswith(".nc") or "_NCProperties" in file.attrs
         walk = _Walk(h5py, follow_links, is_netcdf)
         walk.group(file, "")
-        yield walk.found
+        yield walk.contents
 
 
 class _Walk:
     """A walk through all groups, each once: links may lead up, or to one group many times."""
 
     def __init__(self, h5py: Any, follow_links: bool, is_netcdf: bool) -> None:
-        self.found = Contents()
+        self.contents = Contents()
         self._h5py, self._follow, self._is_netcdf = h5py, follow_links, is_netcdf
         self._first_names: dict[tuple[int, int], str] = {}
 
@@ -49,38 +49,40 @@ class _Walk:
         while groups:
             group, path = groups.pop()
             for name in group:
-                place = joined(path, name)
+                location = joined(path, name)
                 link = group.get(name, getlink=True)
                 if not (self._follow or isinstance(link, self._h5py.HardLink)):
-                    self._link(link, place)
+                    self._link(link, location)
                     continue
                 try:
                     x = group[name]
                 except (KeyError, OSError):
-                    self.found.left_out[place] = "it is a broken link"
+                    self.contents.left_out[location] = "it is a broken link"
                     continue
                 if isinstance(x, self._h5py.Dataset):
-                    self._dataset(x, place)
+                    self._dataset(x, location)
                 elif isinstance(x, self._h5py.Group):
-                    first = self._first_name(x, place)
-                    if first == place:
-                        groups.append((x, place))
+                    first = self._first_name(x, location)
+                    if first == location:
+                        groups.append((x, location))
                     else:
-                        self._say(place, f"another name of the group /{first}")
+                        self._say(location, f"another name of the group /{first}")
                 else:
                     members = x.dtype.metadata  # of enumerations and lists
-                    self._say(place, f"the type {x.dtype}{f' {dict(members)}' if members else ''}")
+                    self._say(
+                        location, f"the type {x.dtype}{f' {dict(members)}' if members else ''}"
+                    )
 
     def _say(self, path: str, what: str) -> None:
         """Add what has no elements as a text, which both files have if they agree."""
-        self.found.add(path, Loaded(text(what)))
+        self.contents.add(path, Loaded(text(what)))
 
     def _link(self, link: Any, path: str) -> None:
         """Add where a link leads; its way there may be through another file."""
         if isinstance(link, self._h5py.SoftLink):
             self._say(path, link.path)
         else:
-            self.found.left_out[path] = "it links to another file; --follow-links reads it"
+            self.contents.left_out[path] = "it links to another file; --follow-links reads it"
 
     def _first_name(self, group: Any, path: str) -> str:
         about = self._h5py.h5o.get_info(group.id)
@@ -91,21 +93,21 @@ class _Walk:
         elsewhere = x.external or x.is_virtual
         stored = (lambda: _UNKNOWN) if elsewhere else x.id.get_storage_size
         if elsewhere and not self._follow:
-            self.found.left_out[path] = _ELSEWHERE
+            self.contents.left_out[path] = _ELSEWHERE
         elif x.shape is None:
             self._say(path, f"a null dataset of {x.dtype}")
         elif x.dtype.hasobject:
             require_stored(x.size * x.dtype.itemsize, stored)
             self._objects(x.file, path, x.dtype, x[()])
         elif not self._is_netcdf:
-            add_fields(self.found, path, Dataset(x, x.dtype, stored))
+            add_fields(self.contents, path, Dataset(x, x.dtype, stored))
         elif not _text_of(x.attrs.get("NAME")).startswith(_DIMENSION):
             above, slash, name = path.rpartition("/")
             path = above + slash + name.removeprefix(_PREFIX)
-            add_variable(self.found, path, Dataset(x, x.dtype, stored), x.attrs)
+            add_variable(self.contents, path, Dataset(x, x.dtype, stored), x.attrs)
         members = self._h5py.check_enum_dtype(x.dtype)
         if members is not None:
-            about = self.found.attributes.setdefault(path, {})
+            about = self.contents.attributes.setdefault(path, {})
             about["enum"] = str(sorted(members.items()))
 
     def _objects(self, file: Any, path: str, dtype: Any, values: Any) -> None:
@@ -117,22 +119,22 @@ class _Walk:
                 self._objects(file, joined(path, name), dtype[name].base, values[name])
         elif self._h5py.check_string_dtype(dtype) and dtype.hasobject:
             flat = [_text_of(x) for x in np.ravel(values)]
-            self.found.add(path, Loaded(text(flat).reshape(np.shape(values))))
+            self.contents.add(path, Loaded(text(flat).reshape(np.shape(values))))
         elif ragged is not None:
             lists = [np.asarray(x) for x in np.ravel(values)]
             lengths = np.array([len(x) for x in lists], np.int64).reshape(np.shape(values))
-            self.found.add_structure(joined(path, "lengths"), lengths)
+            self.contents.add_structure(joined(path, "lengths"), lengths)
             elements = np.concatenate([np.empty(0, ragged), *lists])
             self._objects(file, joined(path, "values"), ragged, elements)
         elif reference is self._h5py.Reference:
             flat = [str(file[x].name) if x else "" for x in np.ravel(values)]
-            self.found.add(path, Loaded(text(flat).reshape(np.shape(values))))
+            self.contents.add(path, Loaded(text(flat).reshape(np.shape(values))))
         elif dtype.hasobject:
-            self.found.left_out[path] = (
+            self.contents.left_out[path] = (
                 f"its elements, of {dtype.metadata or dtype}, are not compared"
             )
         else:
-            self.found.add(path, Loaded(np.asarray(values)))
+            self.contents.add(path, Loaded(np.asarray(values)))
 
 
 def _text_of(x: Any) -> str:

@@ -209,15 +209,15 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         msg = f"SciPy cannot read it: {error}"
         raise FileError(msg) from None
     with file:
-        found = _variables(file)
-        yield found
+        result = _variables(file)
+        yield result
         # A file can be closed only when nothing refers to its map.
-        found.arrays.clear()
-        found.nulls.clear()
+        result.arrays.clear()
+        result.nulls.clear()
 
 
 def _variables(file: Any) -> Contents:
-    found = Contents()
+    result = Contents()
     for name, variable in file.variables.items():
-        add_variable(found, name, Loaded(np.asarray(variable.data)), variable._attributes)
-    return found
+        add_variable(result, name, Loaded(np.asarray(variable.data)), variable._attributes)
+    return result

@@ -100,7 +100,7 @@ def _header(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
 
 def _dtype(descr: Any) -> np.dtype[Any]:
     try:
-        _require_known(descr)
+        _require_supported(descr)
         dtype = np.lib.format.descr_to_dtype(descr)
         if dtype.subdtype is not None:
             raise TypeError
@@ -110,14 +110,14 @@ def _dtype(descr: Any) -> np.dtype[Any]:
         raise FileError(msg) from None
 
 
-def _require_known(descr: Any) -> None:
+def _require_supported(descr: Any) -> None:
     """Raise if a header was not written by `numpy.save`, before NumPy parses it."""
     if isinstance(descr, str):
         if not _NUMBERS.fullmatch(descr):
             raise ValueError
     elif isinstance(descr, tuple):
         element, shape = descr
-        _require_known(element)
+        _require_supported(element)
         if not isinstance(shape, tuple) or any(type(n) is not int for n in shape):
             raise ValueError
     elif isinstance(descr, list):
@@ -126,6 +126,6 @@ def _require_known(descr: Any) -> None:
             names = name if isinstance(name, tuple) else (name,)
             if not all(isinstance(part, str) for part in names):
                 raise ValueError
-            _require_known(kind[0] if len(kind) == 1 else tuple(kind))
+            _require_supported(kind[0] if len(kind) == 1 else tuple(kind))
     else:
         raise TypeError

@@ -27,14 +27,14 @@ _BROKEN = (
 
 def parsed(file: BinaryIO, path: str) -> Contents:
     """Return the arrays of an archive."""
-    found = Contents()
+    result = Contents()
     try:
         archive = zipfile.ZipFile(file)
         for info in archive.infolist():
-            _add(found, file, path, archive, info)
+            _add(result, file, path, archive, info)
     except _BROKEN as error:
         raise _broken(error) from None
-    return found
+    return result
 
 
 contents = reading(parsed)
@@ -47,11 +47,11 @@ def _broken(error: Exception) -> FileError:
 
 
 def _add(
-    found: Contents, file: BinaryIO, path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo
+    result: Contents, file: BinaryIO, path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo
 ) -> None:
     name = info.filename.removesuffix(".npy")
     if name == info.filename:
-        found.left_out[name] = "it is not a .npy file"
+        result.left_out[name] = "it is not a .npy file"
         return
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         msg = f"{name!r:.80} is compressed by method {info.compress_type}: savez uses deflate"
@@ -67,10 +67,10 @@ def _add(
         msg = f"{name!r:.80}: {error}"
         raise FileError(msg) from None
     if deflated:
-        add_fields(found, name, Deflated(archive, info, header))
+        add_fields(result, name, Deflated(archive, info, header))
     else:
         offset = start_of(file, info) + header.length
-        add_fields(found, name, Plain(path, offset, header.shape, header.dtype, header.fortran))
+        add_fields(result, name, Plain(path, offset, header.shape, header.dtype, header.fortran))
 
 
 def start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:

@@ -51,7 +51,7 @@ class FileOptions:
 
 
 @dataclass
-class Found:
+class FileResults:
     """What was found of one pair of files, or of many."""
 
     leaves: list[Comparison] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Found:
             self.ignored.append(path)
         return ignored
 
-    def merge(self, other: "Found") -> None:
+    def merge(self, other: "FileResults") -> None:
         """Take in what was found of another pair of files."""
         self._draw(other.drawn, other.differs)
         self.leaves += other.leaves
@@ -108,12 +108,12 @@ class Found:
 def compare_files(
     actual: str,
     expected: str,
-    place: str,
+    location: str,
     options: FileOptions,
     advance: Callable[[float], None],
-) -> Found:
+) -> FileResults:
     """
-    Compare two files; `place` is the path of both in their folders.
+    Compare two files; `location` is the path of both in their folders.
 
     `advance` is called with the fraction of the first file that is done.
     """
@@ -122,7 +122,7 @@ def compare_files(
         opened(expected, options.follow_links) as theirs,
     ):
         try:
-            return _compare_contents(ours, theirs, place, options, advance)
+            return _compare_contents(ours, theirs, location, options, advance)
         except FileError as error:
             msg = f"{actual} and {expected}: {error}"
             raise FileError(msg) from error
@@ -141,15 +141,15 @@ def is_ignored(name: str, patterns: Sequence[str]) -> bool:
 def _compare_contents(
     actual: Contents,
     expected: Contents,
-    place: str,
+    location: str,
     options: FileOptions,
     advance: Callable[[float], None],
-) -> Found:
-    result = Found()
+) -> FileResults:
+    result = FileResults()
     total = sum(map(size_in_bytes, actual.arrays.values())) or 1
     done = 0
     for name in actual.arrays | expected.arrays | actual.left_out | expected.left_out:
-        path = joined(place, name)
+        path = joined(location, name)
         if result.ignores(path, options):
             continue
         if options.fail_fast and result.differs:

@@ -131,7 +131,7 @@ def _add(contents: Contents, name: str, field: Any, column: Any, typed: bool) ->
     import pyarrow
     from pyarrow import compute, types
 
-    column = _as_known(column)
+    column = _as_supported(column)
     kind = column.type
     nulls = Loaded(column.is_null().to_numpy()) if column.null_count else None
     if types.is_struct(kind):
@@ -172,7 +172,7 @@ def _numbers(words: list[str]) -> Any:
     return np.array(numbers, object)
 
 
-def _as_known(column: Any) -> Any:
+def _as_supported(column: Any) -> Any:
     """Return a column in a type that NumPy, or few rules, know."""
     import pyarrow
     from pyarrow import compute, types
@@ -180,11 +180,11 @@ def _as_known(column: Any) -> Any:
     kind = column.type
     if isinstance(kind, pyarrow.BaseExtensionType):
         storage = [chunk.storage for chunk in column.chunks]
-        return _as_known(pyarrow.chunked_array(storage, kind.storage_type))
+        return _as_supported(pyarrow.chunked_array(storage, kind.storage_type))
     if types.is_dictionary(kind):
-        return _as_known(column.cast(kind.value_type))
+        return _as_supported(column.cast(kind.value_type))
     if types.is_run_end_encoded(kind):
-        return _as_known(compute.run_end_decode(column))
+        return _as_supported(compute.run_end_decode(column))
     if types.is_map(kind):
         return column.cast(pyarrow.list_(pyarrow.struct([kind.key_field, kind.item_field])))
     if types.is_list_view(kind) or types.is_large_list_view(kind):

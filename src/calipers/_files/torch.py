@@ -75,7 +75,7 @@ def _require_complete(torch: Any, path: str) -> None:
         file.seek(start_of(file, about))
         storages = _Storages(io.BytesIO(file.read(about.file_size)))
         storages.load()
-    for key, (kind, count) in storages.found.items():
+    for key, (kind, count) in storages.storages.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch calls these types deprecated
             dtype = getattr(getattr(torch, kind, None), "dtype", torch.uint8)
@@ -96,7 +96,7 @@ class _Storages(Unpickler):
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
-        self.found: dict[str, tuple[str, int]] = {}
+        self.storages: dict[str, tuple[str, int]] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a type that does nothing."""
@@ -105,7 +105,7 @@ class _Storages(Unpickler):
     def persistent_load(self, about: Any) -> Any:
         """Take in a storage: the word, its type, the name of its record, a device, its length."""
         _, kind, key, _, count = about
-        self.found[str(key)] = kind.__name__, int(count)
+        self.storages[str(key)] = kind.__name__, int(count)
         return _Nothing()
 
 

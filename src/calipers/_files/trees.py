@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from .._core.arguments import reader_of
 from .entries import FileError, described, joined, leads_out
 from .opening import is_foreign
-from .pairs import FileOptions, Found, compare_files, is_ignored, unlike
+from .pairs import FileOptions, FileResults, compare_files, is_ignored, unlike
 from .worker import Worker
 
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
@@ -75,10 +75,10 @@ def _left_out(path: str, root: str, above: tuple[str, ...], follow: bool) -> str
 
 
 @dataclass
-class Outcome:
+class FilesOutcome:
     """What was found of all pairs of files, and what kept some from being compared."""
 
-    found: Found = field(default_factory=Found)
+    results: FileResults = field(default_factory=FileResults)
     troubles: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     """Of the troubles, why files and folders below the two folders cannot be read."""
@@ -94,7 +94,7 @@ class Outcome:
 class Pair:
     """Two files of one name; None stands for one that is missing."""
 
-    place: str
+    location: str
     actual: str | None
     expected: str | None
 
@@ -112,21 +112,21 @@ class Pair:
         )
 
 
-def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pair], Outcome]:
+def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pair], FilesOutcome]:
     """Return the files to compare, and an outcome that tells of those that will not be."""
     folders = [os.path.isdir(path) and reader_of(path) is None for path in (actual, expected)]
     if not any(folders):
-        return [Pair("", actual, expected)], Outcome()
+        return [Pair("", actual, expected)], FilesOutcome()
     if not all(folders):
         kinds = ["a folder" if folder else "a file" for folder in folders]
         msg = f"{actual} is {kinds[0]} and {expected} is {kinds[1]}: pass two files or two folders"
         raise FileError(msg)
     first, second = (listing(path, options.follow_links) for path in (actual, expected))
-    outcome = Outcome()
+    outcome = FilesOutcome()
     unread = []
     for name, reason in (*first.unread.items(), *second.unread.items()):
         if is_ignored(name, options.ignore):
-            outcome.found.ignored.append(name)
+            outcome.results.ignored.append(name)
         else:
             outcome.leave_unread(reason)
         # What is below may be on both sides.
@@ -136,40 +136,40 @@ def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pai
     for name in sorted(names | first.left_out | second.left_out):
         reasons = first.left_out.get(name), second.left_out.get(name)
         links = first.links.get(name), second.links.get(name)
-        if name.startswith(tuple(unread)) or outcome.found.ignores(name, options):
+        if name.startswith(tuple(unread)) or outcome.results.ignores(name, options):
             continue
         if any(reasons):
-            outcome.found.leave_out(name, *reasons)
+            outcome.results.leave_out(name, *reasons)
         elif any(links):
             if links[0] != links[1]:
-                outcome.found.add(name, unlike(f"links differ: to {links[0]} and {links[1]}"))
+                outcome.results.add(name, unlike(f"links differ: to {links[0]} and {links[1]}"))
         else:
             pairs.append(Pair(name, first.files.get(name), second.files.get(name)))
     return pairs, outcome
 
 
 def compare_pairs(
-    pairs: list[Pair], outcome: Outcome, options: FileOptions, advance: Callable[[int], None]
+    pairs: list[Pair], outcome: FilesOutcome, options: FileOptions, advance: Callable[[int], None]
 ) -> None:
     """Compare files, and add the results to the outcome; `advance` is called with bytes."""
     with Worker() as worker:
         for pair in pairs:
-            if options.fail_fast and outcome.found.differs:
-                outcome.found.stopped = True
+            if options.fail_fast and outcome.results.differs:
+                outcome.results.stopped = True
                 return
             _compare_pair(pair, outcome, worker, options, advance)
 
 
 def _compare_pair(
     pair: Pair,
-    outcome: Outcome,
+    outcome: FilesOutcome,
     worker: Worker,
     options: FileOptions,
     advance: Callable[[int], None],
 ) -> None:
     if pair.actual is None or pair.expected is None:
         problem = "only in expected" if pair.actual is None else "only in actual"
-        outcome.found.add(pair.place, unlike(problem))
+        outcome.results.add(pair.location, unlike(problem))
         return
     size, reported = pair.size, 0
 
@@ -179,22 +179,22 @@ def _compare_pair(
         reported = round(share * size)
 
     try:
-        if pair.place and reader_of(pair.actual) is None:
-            _compare_bytes(pair.place, pair.actual, pair.expected, outcome.found)
+        if pair.location and reader_of(pair.actual) is None:
+            _compare_bytes(pair.location, pair.actual, pair.expected, outcome.results)
         else:
             foreign = is_foreign(pair.actual) or is_foreign(pair.expected)
             compare = worker.compare_files if foreign else compare_files
-            outcome.found.merge(compare(pair.actual, pair.expected, pair.place, options, tell))
+            outcome.results.merge(compare(pair.actual, pair.expected, pair.location, options, tell))
     except (
         Exception
     ) as error:  # a file that cannot be read does not keep others from being compared
-        add = outcome.leave_unread if pair.place else outcome.troubles.append
+        add = outcome.leave_unread if pair.location else outcome.troubles.append
         add(described(error))
     tell(1.0)
 
 
-def _compare_bytes(name: str, actual: str, expected: str, found: Found) -> None:
+def _compare_bytes(name: str, actual: str, expected: str, results: FileResults) -> None:
     """Compare two files of a format that is not known: only equal bytes have a meaning."""
     if not filecmp.cmp(actual, expected, shallow=False):
         reason = "its bytes differ, and its format is not known"
-        found.leave_out(name, reason, reason)
+        results.leave_out(name, reason, reason)

@@ -16,7 +16,7 @@ from typing import Any
 from .._core.jit import compilations
 from .._core.threads import children_with_safe_path
 from .entries import FileError, described, printable
-from .pairs import FileOptions, Found, compare_files
+from .pairs import FileOptions, FileResults, compare_files
 
 # Addresses that libraries reserve and never touch.
 _LIBRARIES = 16 << 30
@@ -56,18 +56,18 @@ class Worker:
         self,
         actual: str,
         expected: str,
-        place: str,
+        location: str,
         options: FileOptions,
         advance: Callable[[float], None],
-    ) -> Found:
+    ) -> FileResults:
         """Compare two files as `pairs.compare_files`, in the process."""
         pipe = self._started()
         try:
-            pipe.send((actual, expected, place, options))
+            pipe.send((actual, expected, location, options))
             while True:
                 wait([pipe, self._process.sentinel])
                 answer = pipe.recv()
-                if isinstance(answer, Found):
+                if isinstance(answer, FileResults):
                     return answer
                 if isinstance(answer, str):
                     raise FileError(answer)
@@ -124,12 +124,14 @@ def _serve(pipe: Connection) -> None:
     memory = _MemoryLimit()
     while True:
         try:
-            actual, expected, place, options = pipe.recv()
+            actual, expected, location, options = pipe.recv()
         except EOFError:
             return
         try:
             memory.set(os.path.getsize(actual) + os.path.getsize(expected))
-            answer: Found | str = compare_files(actual, expected, place, options, pipe.send)
+            answer: FileResults | str = compare_files(
+                actual, expected, location, options, pipe.send
+            )
         except BrokenPipeError:  # nobody asks any more
             return
         except Exception as error:  # libraries raise anything
@@ -144,7 +146,7 @@ class _MemoryLimit:
         self._resource: Any = None
         with suppress(ImportError):  # not all systems have such limits
             self._resource = import_module("resource")
-            self._given = self._resource.getrlimit(self._resource.RLIMIT_AS)
+            self._original = self._resource.getrlimit(self._resource.RLIMIT_AS)
 
     def set(self, size: int) -> None:
         """Allow for files of so many bytes, and no more than was given."""
@@ -152,7 +154,7 @@ class _MemoryLimit:
             return
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         limit = 2 * size + machine + _LIBRARIES
-        soft, hard = self._given
+        soft, hard = self._original
         if soft != self._resource.RLIM_INFINITY:
             limit = min(limit, soft)
         self._resource.setrlimit(self._resource.RLIMIT_AS, (limit, hard))

@@ -43,7 +43,7 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
             raise FileError(msg)
     import zarr
 
-    found = Contents()
+    result = Contents()
     try:
         x = zarr.open(path, mode="r")
         arrays = {"": x} if isinstance(x, zarr.Array) else dict(x.members(max_depth=None))
@@ -52,11 +52,11 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         raise FileError(msg) from None
     for name, array in arrays.items():
         if isinstance(array, zarr.Array):
-            _add(found, name, array)
-    yield found
+            _add(result, name, array)
+    yield result
 
 
-def _add(found: Contents, name: str, array: Any) -> None:
+def _add(result: Contents, name: str, array: Any) -> None:
     about = array.metadata.to_dict()
     parts = [about.get(key) for key in ("codecs", "filters", "compressor")]
     unknown = [codec for codec in _codecs(parts) if codec not in _CODECS]
@@ -67,9 +67,9 @@ def _add(found: Contents, name: str, array: Any) -> None:
     dtype = np.dtype(array.dtype)
     if dtype.kind in "OT":
         require_stored(prod(array.shape) * dtype.itemsize, array.nbytes_stored)
-        found.add(name, Loaded(text(array[...])))
+        result.add(name, Loaded(text(array[...])))
     else:
-        add_fields(found, name, Dataset(array, dtype, array.nbytes_stored))
+        add_fields(result, name, Dataset(array, dtype, array.nbytes_stored))
 
 
 def _codecs(x: Any) -> Iterator[str]:

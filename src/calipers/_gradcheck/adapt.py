@@ -22,7 +22,7 @@ from .._core.protocols import ContainerLibrary, Differentiated, FunctionLibrary,
 from .._derivatives.options import require_named
 from ..interop.jax import JaxFunctions
 from ..interop.torch_functions import TorchFunctions
-from .analytic import CONVENTIONS, GivenDerivative
+from .analytic import CONVENTIONS, AnalyticDerivative
 from .calls import ADD, InPlace, filling_derivative, of_numpy
 from .containers import (
     AdaptedDerivative,
@@ -34,9 +34,9 @@ from .containers import (
     holds_arrays,
     is_array,
 )
-from .flatten import NOWHERE, has_differences, has_fractions, labels_of, parts_of
+from .flatten import NO_INDICES, has_differences, has_fractions, labels_of, segments_of
 from .numerical_gradient import NumericalGradient
-from .point import Labels, Subject, names_of, no_batches
+from .point import FunctionAtPoint, Labels, names_of, no_batches
 
 _LIBRARIES: tuple[FunctionLibrary, ...] = (TorchFunctions(), JaxFunctions())
 
@@ -53,7 +53,7 @@ FORMS = ("jac", "vjp", "jvp")
 
 
 @dataclass(frozen=True)
-class Given:
+class CheckArguments:
     """A function, the point at which it is checked, and its derivatives."""
 
     f: Callable[..., Any]
@@ -108,7 +108,7 @@ class Given:
 
     def adapted(
         self, out_like: Any = None, inplace: str | None = None, masked: bool = False
-    ) -> "Given":
+    ) -> "CheckArguments":
         """
         Return the same check with an f that takes and returns NumPy arrays.
 
@@ -124,16 +124,17 @@ class Given:
         The stages are composed from the inside out. Derivatives follow in `checked`, once f was
         called and the structure of its result is known.
         """
-        given = self
-        if given.on_device():
-            given, out_like = device_module("derivatives").carried(given, out_like, inplace)
+        arguments = self
+        if arguments.on_device():
+            arguments, out_like = device_module("derivatives").carried(arguments, out_like, inplace)
         if out_like is not None:
-            given = given.filling(out_like)
+            arguments = arguments.filling(out_like)
         if inplace is None:
-            given = given.of_leaves() if not given.forms else given.of_containers(masked)
-        return given if given.forms else given.translated(masked)
+            by_library = not arguments.forms
+            arguments = arguments.of_leaves() if by_library else arguments.of_containers(masked)
+        return arguments if arguments.forms else arguments.translated(masked)
 
-    def filling(self, out_like: Any) -> "Given":
+    def filling(self, out_like: Any) -> "CheckArguments":
         """Return the same with an f that returns the results which it stores in arrays."""
         if not self.forms and function_library(self.several) is not None:
             msg = (
@@ -152,7 +153,7 @@ class Given:
             raise TypeError(msg)
         return replace(self, f=InPlace(self.f, arrays))
 
-    def of_leaves(self) -> "Given":
+    def of_leaves(self) -> "CheckArguments":
         """Return the same for a library's function of arrays alone, and not of containers."""
         library = function_library(self.several)
         if library is None:
@@ -168,7 +169,7 @@ class Given:
         structure = Structure(library, self.whole, chosen)
         return replace(self, kwargs=None)._with(f, structure)
 
-    def of_containers(self, masked: bool) -> "Given":
+    def of_containers(self, masked: bool) -> "CheckArguments":
         """Return the same for a function of arrays alone, and not of containers and matrices."""
         takes_arrays = isinstance(self.f, (Dispatcher, InPlace, NumericalGradient))
         if takes_arrays and not any(holds_arrays(x) or is_sparse(x) for x in self.several):
@@ -191,7 +192,7 @@ class Given:
             raise ValueError(msg)
         return chosen
 
-    def _with(self, f: Callable[..., Any], structure: Structure) -> "Given":
+    def _with(self, f: Callable[..., Any], structure: Structure) -> "CheckArguments":
         if self.nondifferentiable_outputs:
             structure.exclude_outputs(f, self.nondifferentiable_outputs, self.kwargs or {})
         return replace(
@@ -204,7 +205,7 @@ class Given:
             structure=structure,
         )
 
-    def translated(self, masked: bool) -> "Given":
+    def translated(self, masked: bool) -> "CheckArguments":
         """Return the same for NumPy arrays, of a library's function of arrays; see `of_leaves`."""
         library = function_library(self.several)
         if library is None:
@@ -242,10 +243,10 @@ class Given:
             primals=result.primals,
         )
 
-    def subject(self) -> Subject:
+    def at_point(self) -> FunctionAtPoint:
         """Return f at the point, after one call."""
         try:
-            return self._subject()
+            return self._at_point()
         except TypeError as error:
             owners = {library_of(x) for x in self.whole} - {None}
             if owners and not self.of_library:
@@ -256,7 +257,7 @@ class Given:
             note_tensors(error)
             raise
 
-    def _subject(self) -> Subject:
+    def _at_point(self) -> FunctionAtPoint:
         """Validate and copy the arguments, and call f."""
         whole, chosen, held = self.whole, *self._chosen()
         names = names_of(whole, self.structure)
@@ -285,13 +286,13 @@ class Given:
                 raise TypeError(msg)
             values.append(copy)
         source = self.library or self.structure
-        places = NOWHERE if source is None else source.value_indices
+        value_indices = NO_INDICES if source is None else source.value_indices
         called = labels_of("in", names) if self.labels is None else self.labels[0]
-        active = parts_of([values[k] for k in chosen], chosen, names, called, places)
+        active = segments_of([values[k] for k in chosen], chosen, names, called, value_indices)
         kwargs = dict(self.kwargs or {})
         if not self.of_library:
             values, kwargs = of_numpy(values), of_numpy(kwargs)
-        return Subject(
+        return FunctionAtPoint(
             self.f,
             values,
             kwargs,
@@ -328,19 +329,23 @@ class Given:
         )
         raise ValueError(msg)
 
-    def zeros(self, subject: Subject) -> tuple["Given", Subject]:
+    def zeros(self, subject: FunctionAtPoint) -> tuple["CheckArguments", FunctionAtPoint]:
         """Return the claim that outputs declared not to be differentiable have no slope."""
         without = (k for k, o in enumerate(subject.outputs) if not has_differences(o.dtype))
         claim = replace(self, nondifferentiable_outputs=tuple(without))
-        subject = claim.subject()
+        subject = claim.at_point()
         nothing = (None,) * len(subject.active)
         none: dict[str, Callable[..., Any] | None] = dict.fromkeys(FORMS)
         derivatives = {**none, "vjp": lambda *_, **__: nothing}
         return replace(claim, derivatives=derivatives, structure=None), subject
 
     def checked(
-        self, subject: Subject, chosen: Mapping[str, bool], inplace: str | None, strict: bool
-    ) -> list[GivenDerivative]:
+        self,
+        subject: FunctionAtPoint,
+        chosen: Mapping[str, bool],
+        inplace: str | None,
+        strict: bool,
+    ) -> list[AnalyticDerivative]:
         """Return the derivatives that are to be checked, as functions of NumPy arrays."""
         result = []
         for name in FORMS:
@@ -353,12 +358,14 @@ class Given:
                 call = AdaptedDerivative(name, call, self.structure)
             if inplace is not None:
                 active = [p.example for p in subject.active]
-                kept = [p.example for p in subject.kept]
-                call = filling_derivative(name, call, active, kept, subject.several, inplace == ADD)
+                outputs = [p.example for p in subject.active_outputs]
+                call = filling_derivative(
+                    name, call, active, outputs, subject.several, inplace == ADD
+                )
             conjugate = self.convention == "jax"
             label = self.names.get(name, name)
             about = subject, conjugate, strict, self.of_library, label
-            result.append(GivenDerivative(name, call, *about))
+            result.append(AnalyticDerivative(name, call, *about))
         return result
 
 

@@ -11,9 +11,9 @@ from .._core.threads import in_parts
 from .._derivatives.fixed_step_error import SLOPE_CALLS
 from .._execution.run import WORTH_SHARING
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
-from .columns import Jacobian, Products, Pulled, Sizes, taken
+from .columns import Jacobian, Products, Pulled, Sizes, select_columns
 from .entry_rules import INCONCLUSIVE, PASS, VERDICTS, Rule, rounding_of
-from .flatten import largest_by_part
+from .flatten import largest_by_segment
 from .numerical import FiniteDifferences
 from .refine import MANY, VALUES
 from .screening import Screening, rescreen_waiting, screen_columns
@@ -41,7 +41,7 @@ def judge_refined(
         entries.keep(number, column)
     sizes.note(doubtful.numbers, doubtful.value, doubtful.error)
     jacobians = screening.jacobians.items()
-    forms = {name: taken(jacobian, doubtful.numbers) for name, jacobian in jacobians}
+    forms = {name: select_columns(jacobian, doubtful.numbers) for name, jacobian in jacobians}
     agrees = _agree(list(forms.values()), screening.rule, doubtful.floor) if consistent else None
     for form, every in forms.items():
         indices = doubtful.indices(every)
@@ -100,15 +100,15 @@ class _Doubtful:
     @cached_property
     def _results(self) -> NDArray:
         subject = self.differences.subject
-        return largest_by_part(subject.sizes, subject.kept)
+        return largest_by_segment(subject.sizes, subject.active_outputs)
 
     @cached_property
     def _largest(self) -> tuple[NDArray, NDArray, NDArray]:
         """The largest entries by output and by input, and the largest error by output."""
         sizes, subject = self.screening.sizes, self.differences.subject
-        by_output = largest_by_part(sizes.rows, subject.kept)
-        by_input = largest_by_part(sizes.columns, subject.active)
-        return by_output, by_input, largest_by_part(sizes.row_errors, subject.kept)
+        by_output = largest_by_segment(sizes.rows, subject.active_outputs)
+        by_input = largest_by_segment(sizes.columns, subject.active)
+        return by_output, by_input, largest_by_segment(sizes.row_errors, subject.active_outputs)
 
     def indices(self, every: NDArray) -> Indices:
         """Return the indices of entries that screening leaves in doubt, in one form."""
@@ -229,14 +229,14 @@ def examine(
     for name, jacobian in jacobians.items():
         jacobians[name] = jacobian.whole if isinstance(jacobian, Pulled) else jacobian
     if unknown:
-        sizes = Sizes(np.zeros(rows), np.zeros(columns), known=False)
+        sizes = Sizes(np.zeros(rows), np.zeros(columns), is_complete=False)
     else:
         sizes = Sizes.of(jacobians, rows, columns)
     screenings = [Screening(differences, jacobians, sizes, rule) for differences in whole]
     marks = [screen_columns(screening) for screening in screenings]
     for screening in screenings:
         screening.measure()
-    sizes.known = True
+    sizes.is_complete = True
     for screening, marked in zip(screenings, marks, strict=True):
         rescreen_waiting(screening, marked)
         screening.differences.calls += SLOPE_CALLS * screening.taken
@@ -253,7 +253,7 @@ def _by_products(
 ) -> Sizes | None:
     """Do as `examine` by a few products if they confirm all entries; else return None."""
     rows, columns = pulled.shape
-    sizes = Sizes(np.zeros(rows), np.zeros(columns), known=False)
+    sizes = Sizes(np.zeros(rows), np.zeros(columns), is_complete=False)
     products = Products.of(pulled, random)
     if products is None:
         return None
@@ -277,7 +277,7 @@ def _by_products(
     # Of columns that are left out nothing else is known.
     images = np.abs(products.images[:, ~taken]).max(axis=0, initial=0.0)
     sizes.columns[~taken] = np.where(np.isfinite(images), images, 0.0)
-    sizes.known, entries.products = True, len(products.images)
+    sizes.is_complete, entries.products = True, len(products.images)
     return sizes
 
 

@@ -16,12 +16,12 @@ from .._core.arrays import as_dense_array, is_sparse
 from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .calls import InPlace, noncontiguous, private
-from .flatten import Part, WrongFormError, picked, real_rows, real_vector, require_nothing
+from .flatten import Segment, WrongFormError, picked, real_rows, real_vector, require_zero
 from .jacobian_storage import compact
-from .point import Subject
+from .point import FunctionAtPoint
 
 
-def as_matrix(result: Any, subject: Subject, conjugate: bool, strict: bool) -> Any:
+def as_matrix(result: Any, subject: FunctionAtPoint, conjugate: bool, strict: bool) -> Any:
     """
     Return the real Jacobian from the result of jac.
 
@@ -29,52 +29,52 @@ def as_matrix(result: Any, subject: Subject, conjugate: bool, strict: bool) -> A
     A large array that is mostly zero becomes `Compact`, so that its memory can be reused.
     `conjugate` is jax's convention for gradients; `strict` raises if dtypes differ from those of f.
     """
-    outputs = _chosen(result, subject.kept, len(subject.outputs), subject.several)
+    outputs = _chosen(result, subject.active_outputs, len(subject.outputs), subject.several)
     several = len(subject.active) > 1
-    lines = []
-    for out, by_input in zip(subject.kept, outputs, strict=True):
+    rows = []
+    for out, by_input in zip(subject.active_outputs, outputs, strict=True):
         blocks = _chosen(by_input, subject.active, len(subject.values), several)
         pairs = zip(subject.active, blocks, strict=True)
-        lines.append([_Block(out, part, block, strict) for part, block in pairs])
-    if all(block.is_sparse for line in lines for block in line):
-        return _joined(lines)
-    dense = [[block.reals(conjugate) for block in line] for line in lines]
+        rows.append([_Block(out, part, block, strict) for part, block in pairs])
+    if all(block.is_sparse for row in rows for block in row):
+        return _joined(rows)
+    dense = [[block.reals(conjugate) for block in row] for row in rows]
     if len(dense) == len(dense[0]) == 1:
         return compact(np.ascontiguousarray(dense[0][0], dtype=float))
     return compact(np.ascontiguousarray(np.block(dense), dtype=float))
 
 
-def _chosen(given: Any, parts: tuple[Part, ...], every: int, several: bool) -> list[Any]:
+def _chosen(items: Any, parts: tuple[Segment, ...], every: int, several: bool) -> list[Any]:
     """Return one item for each part, from a list of these or of all inputs or outputs."""
     if not several:
-        return [given]
-    are_several = isinstance(given, (tuple, list))
-    found = picked(given, [p.position for p in parts], every) if are_several else None
-    if found is None:
-        got = len(given) if are_several else type(given).__name__
+        return [items]
+    are_several = isinstance(items, (tuple, list))
+    chosen = picked(items, [p.position for p in parts], every) if are_several else None
+    if chosen is None:
+        got = len(items) if are_several else type(items).__name__
         msg = f"jac must return jac[output][input]; expected {len(parts)} items, got {got}"
         raise WrongFormError(msg)
-    return found
+    return chosen
 
 
 class _Block:
     """The derivative of one output by one input, as jac returned it."""
 
-    def __init__(self, out: Part, part: Part, given: Any, strict: bool) -> None:
-        self._out, self._part, self.given = out, part, given
+    def __init__(self, out: Segment, part: Segment, value: Any, strict: bool) -> None:
+        self._out, self._part, self.value = out, part, value
         self._name = f"the block d {out.label} / d {part.label} of jac"
         self._complex_in = part.example.dtype.kind == "c"
         self._complex_out = out.example.dtype.kind == "c"
         expected = np.result_type(out.example, part.example)
-        if strict and getattr(given, "dtype", expected) != expected:
-            msg = f"{self._name} has dtype {given.dtype}, expected {expected} (check_grad_dtypes)"
+        if strict and getattr(value, "dtype", expected) != expected:
+            msg = f"{self._name} has dtype {value.dtype}, expected {expected} (check_grad_dtypes)"
             raise WrongFormError(msg)
 
     @property
     def is_sparse(self) -> bool:
         """Whether it is a real sparse matrix of SciPy, which needs no conversion."""
         real = not (self._complex_in or self._complex_out)
-        return real and hasattr(self.given, "tocsc") and self.given.dtype.kind in "biuf"
+        return real and hasattr(self.value, "tocsc") and self.value.dtype.kind in "biuf"
 
     def array(self, item: Any) -> NDArray:
         """Return an array as a matrix with a row for each element of the output."""
@@ -99,20 +99,20 @@ class _Block:
 
     def reals(self, conjugate: bool) -> NDArray:
         """Return it as a real matrix."""
-        if self._complex_in and isinstance(self.given, tuple) and len(self.given) == 2:
-            p, q = map(self.array, self.given)  # Wirtinger's
+        if self._complex_in and isinstance(self.value, tuple) and len(self.value) == 2:
+            p, q = map(self.array, self.value)  # Wirtinger's
             columns = [p + q, 1j * (p - q)]
         else:
-            columns = self._columns(self.array(self.given), conjugate)
+            columns = self._columns(self.array(self.value), conjugate)
             if not (self._complex_in or self._complex_out):
                 return columns[0]
         rows, count = columns[0].shape
-        found = np.empty((rows * (1 + self._complex_out), count * len(columns)))
+        matrix = np.empty((rows * (1 + self._complex_out), count * len(columns)))
         for k, column in enumerate(columns):
-            found[:: 1 + self._complex_out, k :: len(columns)] = column.real
+            matrix[:: 1 + self._complex_out, k :: len(columns)] = column.real
             if self._complex_out:
-                found[1::2, k :: len(columns)] = column.imag
-        return found
+                matrix[1::2, k :: len(columns)] = column.imag
+        return matrix
 
     def _columns(self, p: NDArray, conjugate: bool) -> list[NDArray]:
         """Return the derivatives by the real and the imaginary part of the input."""
@@ -127,15 +127,15 @@ class _Block:
         return [p.real, -p.imag if conjugate else p.imag]
 
 
-def _joined(lines: list[list[_Block]]) -> Any:
+def _joined(rows: list[list[_Block]]) -> Any:
     from scipy.sparse import block_array, csc_array
 
-    for line in lines:
-        for block in line:
-            block.require_shape(block.given.shape)
-    alone = len(lines) == len(lines[0]) == 1
-    found = lines[0][0].given if alone else block_array([[b.given for b in line] for line in lines])
-    matrix = csc_array(found, dtype=float, copy=True)  # duplicates are summed in place
+    for row in rows:
+        for block in row:
+            block.require_shape(block.value.shape)
+    alone = len(rows) == len(rows[0]) == 1
+    stacked = rows[0][0].value if alone else block_array([[b.value for b in row] for row in rows])
+    matrix = csc_array(stacked, dtype=float, copy=True)  # duplicates are summed in place
     matrix.sum_duplicates()
     return matrix
 
@@ -145,21 +145,21 @@ _LAST = {"vjp": ("w",), "jvp": ("v",)}
 
 
 @dataclass
-class GivenDerivative:
+class AnalyticDerivative:
     """A jac, vjp or jvp of the caller or of a library, as a function of real vectors."""
 
     form: str
     call: Callable[..., Any]
-    subject: Subject
+    subject: FunctionAtPoint
     conjugate: bool  # jax's convention
     strict: bool = False  # whether results must have the dtypes of inputs and outputs
     of_library: bool = False  # whether it is a library's, which may take batches of directions
     called: str = ""  # the caller's name for it, if that is not its form
     calls: int = 0
-    known: Any = None  # the matrix that jac returned last
-    silent: bool = False  # whether a call returned None
-    asked: tuple[NDArray, NDArray] | None = None  # a direction, and its first result
-    strays: bool = False  # whether a later result for that direction differs
+    last_matrix: Any = None  # the matrix that jac returned last
+    returns_none: bool = False  # whether a call returned None
+    first_product: tuple[NDArray, NDArray] | None = None  # a direction, and its first result
+    varies: bool = False  # whether a later result for that direction differs
     touched: list[str] = field(default_factory=list)  # arguments that the first call modified
 
     @property
@@ -173,7 +173,7 @@ class GivenDerivative:
         arguments, named = self.subject.arguments(), private(self.subject.kwargs)
         if self.calls > 1:
             result = self.call(*arguments, *last, **named)
-            self.silent |= result is None
+            self.returns_none |= result is None
             return result
         flat = [x for item in last for x in (item if isinstance(item, tuple) else (item,))]
         before = [np.array(x) for x in flat]
@@ -185,7 +185,7 @@ class GivenDerivative:
             takes = ", ".join(("*inputs", "*args", *_LAST.get(self.form, ()), *fills, *named_too))
             note_form(error, f"{self.name} is called as {self.name}({takes})")
             raise
-        self.silent = result is None
+        self.returns_none = result is None
         self.touched = self.subject.changed(arguments, named)
         what = "cotangent" if self.form == "vjp" else "tangent"
         pairs = zip(before, flat, strict=True)
@@ -200,22 +200,22 @@ class GivenDerivative:
         subject = self.subject
         every = isinstance(gradients, (tuple, list)) and len(gradients) == len(subject.values)
         for k in subject.held if every and len(subject.active) < len(gradients) else ():
-            require_nothing(gradients[k], self.name, f"input {subject.names[k]}")
+            require_zero(gradients[k], self.name, f"input {subject.names[k]}")
 
     def matrix(self) -> Any:
         """Return the real Jacobian from jac: an array, a `Compact` matrix or a csc_array."""
-        self.known = as_matrix(self(), self.subject, self.conjugate, self.strict)
-        return self.known
+        self.last_matrix = as_matrix(self(), self.subject, self.conjugate, self.strict)
+        return self.last_matrix
 
     @property
-    def taken(self) -> tuple[Part, ...]:
+    def direction_segments(self) -> tuple[Segment, ...]:
         """The parts of a direction: outputs for vjp, inputs for jvp."""
-        return self.subject.kept if self.form == "vjp" else self.subject.active
+        return self.subject.active_outputs if self.form == "vjp" else self.subject.active
 
     @property
-    def given(self) -> tuple[Part, ...]:
+    def result_segments(self) -> tuple[Segment, ...]:
         """The parts of a result: inputs for vjp, outputs for jvp."""
-        return self.subject.active if self.form == "vjp" else self.subject.kept
+        return self.subject.active if self.form == "vjp" else self.subject.active_outputs
 
     @property
     def several(self) -> bool:
@@ -229,7 +229,7 @@ class GivenDerivative:
 
     def shaped(self, v: NDArray, contiguous: bool = True) -> Any:
         """Return a real vector, or a batch of them, as a direction that the derivative takes."""
-        items = [part.shaped(v) for part in self.taken]
+        items = [part.shaped(v) for part in self.direction_segments]
         if not contiguous:
             items = list(map(noncontiguous, items))
         if self.conjugate and self.form == "vjp":
@@ -251,17 +251,17 @@ class GivenDerivative:
             result = [np.conj(g) for g in result]
         return real_vector(result)
 
-    def together(self, v: NDArray) -> NDArray:
+    def batch_products(self, v: NDArray) -> NDArray:
         """Return the results of vjp or jvp for the rows of v, from one call with a batch."""
         count = len(v)
         results = as_tuple(self(self.shaped(v)))
-        chosen = picked(results, [p.position for p in self.given], self._every)
+        chosen = picked(results, [p.position for p in self.result_segments], self._every)
         if chosen is None:
-            expected = len(self.given)
+            expected = len(self.result_segments)
             msg = f"{self.name} of a batch returned {len(results)} results, expected {expected}"
             raise WrongFormError(msg)
         arrays = []
-        for result, part in zip(chosen, self.given, strict=True):
+        for result, part in zip(chosen, self.result_segments, strict=True):
             shape = (count, *part.example.shape)
             array = np.zeros(shape) if result is None else np.asarray(result)
             if array.shape != shape:
@@ -275,7 +275,7 @@ class GivenDerivative:
         """Return the real Jacobian times v, from jac or jvp."""
         if self.form == "jvp":
             return self.product(v)
-        matrix = self.matrix() if self.known is None else self.known
+        matrix = self.matrix() if self.last_matrix is None else self.last_matrix
         product: NDArray = matrix @ v
         return product
 
@@ -283,13 +283,13 @@ class GivenDerivative:
         """Return the transpose of the real Jacobian times w, from jac or vjp."""
         if self.form == "vjp":
             return self.product(w)
-        matrix = self.matrix() if self.known is None else self.known
+        matrix = self.matrix() if self.last_matrix is None else self.last_matrix
         product: NDArray = w @ matrix
         return product
 
     def _fitted(self, result: Any) -> list[NDArray]:
         """Return one array for each part; None stands for zeros."""
-        parts, items = self.given, as_tuple(result)
+        parts, items = self.result_segments, as_tuple(result)
         chosen: Sequence[Any] | None = items
         if len(items) != len(parts):
             chosen = picked(items, [p.position for p in parts], self._every)
@@ -315,7 +315,7 @@ class GivenDerivative:
         """The words for a result and for what it belongs to."""
         return ("gradient", "input") if self.form == "vjp" else ("tangent", "output")
 
-    def _one(self, value: Any, part: Part) -> NDArray:
+    def _one(self, value: Any, part: Segment) -> NDArray:
         like = part.example
         if type(value) is np.ndarray and value.shape == like.shape and value.dtype == like.dtype:
             return value.astype(part.wide, copy=False)

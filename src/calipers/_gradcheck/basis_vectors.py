@@ -15,7 +15,7 @@ from .._derivatives.function import REAL, WIRTINGER, Problem
 from .._execution.messages import Outs
 from .._execution.run import run
 from .._kernels.gradcheck import AT_POINTS
-from .analytic import GivenDerivative
+from .analytic import AnalyticDerivative
 from .calls import InPlace, private
 from .entry_rules import all_agree
 from .jacobian_storage import Rows
@@ -71,7 +71,7 @@ class _Filling:
 class UnitVectors:
     """A derivative called with unit vectors times `length`: compiled, in batches, or one by one."""
 
-    def __init__(self, d: GivenDerivative, length: float = 1.0) -> None:
+    def __init__(self, d: AnalyticDerivative, length: float = 1.0) -> None:
         subject = d.subject
         back = d.form == "vjp"
         self.count, self.size = (subject.rows, subject.columns)[:: 1 if back else -1]
@@ -90,11 +90,11 @@ class UnitVectors:
 
     @property
     def loop(self) -> Problem | None:
-        """The compiled derivative, if another compiled loop can call it in doubles; see `asked`."""
+        """The compiled derivative, if another loop can call it in doubles; see `record_calls`."""
         problem = None if self._work is None else self._work.problem
         return problem if problem is not None and problem.base.dtype == np.dtype(float) else None
 
-    def asked(self, count: int) -> bool:
+    def record_calls(self, count: int) -> bool:
         """Count calls of another loop, and return True if they modified no argument."""
         pure = self._is_pure()
         self._counted(count if pure else 0)
@@ -129,7 +129,7 @@ class UnitVectors:
             ):  # a call from Python raises again, and says what is wrong
                 rows = Rows(self.count, self.size)
                 run(_Filling(self._work, rows), self.count)
-                if self.asked(self.count):
+                if self.record_calls(self.count):
                     return rows
             self._work = None
         rows = Rows(self.count, self.size)
@@ -142,7 +142,7 @@ class UnitVectors:
         if work is not None:
             with contextlib.suppress(Exception):  # as above
                 work.store(start, out)
-                if self.asked(count):
+                if self.record_calls(count):
                     return
             self._work = None
         self._ask(start, out)
@@ -177,7 +177,7 @@ class UnitVectors:
     def _batch(self, first: int, last: int) -> NDArray:
         units = np.zeros((last - first, self.count))
         units[np.arange(last - first), np.arange(first, last)] = self._length
-        return self._d.together(units)
+        return self._d.batch_products(units)
 
 
 def unit_vector(size: int, k: int) -> NDArray:
@@ -187,7 +187,7 @@ def unit_vector(size: int, k: int) -> NDArray:
     return unit
 
 
-def _compiled(d: GivenDerivative, length: float) -> _Loop | None:
+def _compiled(d: AnalyticDerivative, length: float) -> _Loop | None:
     """Return a loop that calls a compiled derivative with unit vectors; None if there is none."""
     subject = d.subject
     one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate
@@ -196,7 +196,7 @@ def _compiled(d: GivenDerivative, length: float) -> _Loop | None:
         call, fills = call.inner, True
     if not one_to_one or not isinstance(call, Dispatcher):
         return None
-    source, taken = subject.kept[0].example, subject.active[0].example
+    source, taken = subject.active_outputs[0].example, subject.active[0].example
     if d.form == "jvp":
         source, taken = taken, source
     problem = Problem(

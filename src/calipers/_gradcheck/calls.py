@@ -93,21 +93,21 @@ class InPlace:
     def way(self) -> str:
         return ADD if self.adds else WRITE
 
-    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the results."""
         # Elements that are not written stay NaN, so that they are not taken for zeros.
-        return self.over(0 if self.adds else np.nan, given, kwargs)
+        return self.over(0 if self.adds else np.nan, args, kwargs)
 
-    def over(self, start: float, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def over(self, start: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the results in new arrays, whose elements all have the value `start` before."""
         arrays = tuple(np.full_like(like, start) for like in self.likes)
-        return self._arranged(self.into(arrays, given, kwargs))
+        return self._arranged(self.into(arrays, args, kwargs))
 
     def into(
-        self, arrays: tuple[NDArray, ...], given: tuple[Any, ...], kwargs: dict[str, Any]
+        self, arrays: tuple[NDArray, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[NDArray, ...]:
         """Call the function with arrays for its results, and return these."""
-        self.inner(*given, *arrays, **kwargs)
+        self.inner(*args, *arrays, **kwargs)
         return arrays
 
 
@@ -134,8 +134,8 @@ def filling_derivative(
     return InPlace(call, tuple(likes), adds, arranged)
 
 
-def _one_or_all(found: tuple[Any, ...]) -> Any:
-    return found if len(found) > 1 else found[0]
+def _one_or_all(arrays: tuple[Any, ...]) -> Any:
+    return arrays if len(arrays) > 1 else arrays[0]
 
 
 @dataclass(frozen=True)

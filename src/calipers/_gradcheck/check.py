@@ -12,10 +12,10 @@ import numpy as np
 from .._core.arguments import warn
 from .._core.protocols import NDArray
 from .._execution.run import Progress
-from . import invariants as identities
-from .adapt import Given
+from . import invariants
+from .adapt import CheckArguments
 from .all_entries import examine
-from .analytic import GivenDerivative
+from .analytic import AnalyticDerivative
 from .calls import Call
 from .columns import Jacobian, Sizes, jacobian_of
 from .entry_rules import FAIL, PASS, VERDICTS, Rule, default_resolution
@@ -25,7 +25,7 @@ from .linearity import linearity
 from .numerical import ExecutionPolicy, FiniteDifferences, plan_differences
 from .options import Settings
 from .perturb import rounding_only_entries
-from .point import Subject, without_warnings_of_batches
+from .point import FunctionAtPoint, without_warnings_of_batches
 from .report import CalipersWarning, GradcheckReport, answer
 from .summary import CheckOutcome, FlaggedEntries
 
@@ -39,8 +39,8 @@ _ELSEWHERE = np.negative, partial(np.multiply, 1.5), partial(np.add, 0.25), part
 class Check:
     """One check: consistency tests, comparison with differences, verdict."""
 
-    subject: Subject
-    derivatives: list[GivenDerivative]
+    subject: FunctionAtPoint
+    derivatives: list[AnalyticDerivative]
     rule: Rule
     resolution: float
     fast_mode: bool
@@ -52,7 +52,7 @@ class Check:
 
     def __post_init__(self) -> None:
         about = self.derivatives, self.rule, self.fast_mode, self.allow
-        self._found = CheckOutcome(self.subject, *about)
+        self._outcome = CheckOutcome(self.subject, *about)
 
     def run(
         self,
@@ -67,10 +67,10 @@ class Check:
 
         Derivatives that are asked note in `primals` what they take for f's value.
         """
-        subject, outcome, nondet_tol = self.subject, self._found, self.rule.noise
+        subject, outcome, nondet_tol = self.subject, self._outcome, self.rule.noise
         random = np.random.default_rng(self.seed)
-        outcome.findings += identities.mutation("f", subject.touched)
-        outcome.findings += identities.determinism(subject, nondet_tol)
+        outcome.findings += invariants.mutation("f", subject.touched)
+        outcome.findings += invariants.determinism(subject, nondet_tol)
         if outcome.findings:  # nothing else can be trusted
             return self._reported()
         if not subject.rows or not subject.columns:
@@ -84,27 +84,27 @@ class Check:
                 outcome.jacobians = self._jacobians()
             for d in self.derivatives:
                 findings[d.name] = [
-                    *identities.output_arrays(d, random, nondet_tol),
-                    *identities.reentrance(d, random, nondet_tol),
+                    *invariants.output_arrays(d, random, nondet_tol),
+                    *invariants.reentrance(d, random, nondet_tol),
                 ]
                 steady[d.name] = not findings[d.name]
                 if d.form in undefined:
-                    outcome.late += self._told(identities.none_directions(d, self.rule.rtol))
+                    outcome.late += self._findings_of(invariants.none_directions(d, self.rule.rtol))
                 if batched.get(d.form):
-                    outcome.late += self._told(identities.batches(d, random))
+                    outcome.late += self._findings_of(invariants.batches(d, random))
             for source, value in primals.items():
-                others += identities.primal(source, value, subject, self._near)
-            vouched, mismatches = self._adjoint(random)
+                others += invariants.primal(source, value, subject, self._near)
+            consistent, mismatches = self._adjoint(random)
             outcome.late += mismatches
             with np.errstate(all="ignore"):
-                sizes, eps = self._differences(steps, way, random, vouched)
+                sizes, eps = self._differences(steps, way, random, consistent)
                 about = self.derivatives, self.rule, sizes, eps, random
                 if outcome.entries.verdicts:
                     outcome.entries.downgrade_to_pass(
                         rounding_only_entries(outcome.entries, subject, *about)
                     )
             for d in self.derivatives:  # needs the sizes of entries, which are known by now
-                rows = outcome.jacobians[d.name].lines if outcome.jacobians else None
+                rows = outcome.jacobians[d.name].unit_products if outcome.jacobians else None
                 entry_sizes = None if sizes is None else sizes.of_results(d.form)
                 arguments = nondet_tol, self.rule, entry_sizes, rows, eps
                 findings[d.name] += linearity(d, random, *arguments)
@@ -112,16 +112,16 @@ class Check:
             others.append(str(wrong))
             outcome.jacobians, outcome.late = {}, []
         for d in self.derivatives:  # modified arguments come first: they explain other errors
-            outcome.findings += identities.mutation(d.name, d.touched)
+            outcome.findings += invariants.mutation(d.name, d.touched)
             failed = others or mismatches or findings.get(d.name) or outcome.entries.count[FAIL]
-            if (failed or d.strays) and steady.get(d.name) and not d.touched:
-                outcome.findings += self._told(
-                    identities.independence_of_last_call(d, random, nondet_tol)
+            if (failed or d.varies) and steady.get(d.name) and not d.touched:
+                outcome.findings += self._findings_of(
+                    invariants.independence_of_last_call(d, random, nondet_tol)
                 )
             outcome.findings += findings.get(d.name, ())
         outcome.findings += others
         if outcome.entries.count[FAIL] and not outcome.findings:
-            self._acquit(identities.memory_order(subject))
+            self._acquit(invariants.memory_order(subject))
         if outcome.entries.left_out == subject.columns and not (outcome.findings or outcome.late):
             return self._reported("no element of the inputs is finite and has a nonzero step")
         return self._reported()
@@ -133,14 +133,14 @@ class Check:
     def _acquit(self, why: str | None) -> None:
         """Make the verdict undecided for a reason that excuses all entries, if there is one."""
         if why is not None:
-            self._found.undecided, self._found.entries = why, FlaggedEntries()
+            self._outcome.undecided, self._outcome.entries = why, FlaggedEntries()
 
     def _differences(
         self,
         steps: list[dict[str, Any]],
         way: ExecutionPolicy,
         random: np.random.Generator,
-        vouched: bool,
+        consistent: bool,
     ) -> tuple[Sizes | None, float]:
         """
         Compare with differences; return the sizes of the Jacobians, and the largest eps in f.
@@ -148,21 +148,21 @@ class Check:
         If some entry is wrong, or all are 0, f may round its inputs to a low-precision format. If
         so, all entries are judged again with steps for that format.
         """
-        subject, outcome = self.subject, self._found
-        sizes, every = self._compared(steps, way, random, vouched)
+        subject, outcome = self.subject, self._outcome
+        sizes, every = self._compared(steps, way, random, consistent)
         count = outcome.entries.count
         clear = outcome.undecided is None and not any(count[name] for name in VERDICTS[:-1])
         if not (clear and self.any_slope):
             # In fast mode an input may occur twice, and is examined once.
             by_position = {k.part.position: k for k in reversed(every)}
             formats = {position: k.in_the_format_of_x() for position, k in by_position.items()}
-            rounded = {k: known for k, known in formats.items() if known is not None}
+            rounded = {k: plan for k, plan in formats.items() if plan is not None}
             if rounded:
                 outcome.entries, outcome.undecided = FlaggedEntries(), None
                 pairs = zip(subject.active, steps, strict=True)
-                steps = [{**own, "format_steps": rounded.get(part.position)} for part, own in pairs]
+                steps = [{**each, "format_steps": rounded.get(p.position)} for p, each in pairs]
                 again = replace(way, checkpoint=None)  # it stores the screening by the first steps
-                sizes, every = self._compared(steps, again, random, vouched)
+                sizes, every = self._compared(steps, again, random, consistent)
         outcome.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
         return sizes, max([subject.eps, *(look.eps for look in every)])
 
@@ -171,10 +171,10 @@ class Check:
         steps: list[dict[str, Any]],
         way: ExecutionPolicy,
         random: np.random.Generator,
-        vouched: bool,
+        consistent: bool,
     ) -> tuple[Sizes | None, list[FiniteDifferences]]:
         """Compare products or all entries of each input, by screening and refinement."""
-        subject, outcome, sizes = self.subject, self._found, None
+        subject, outcome, sizes = self.subject, self._outcome, None
         probed: list[FiniteDifferences] = []
         whole: list[FiniteDifferences] = []
         self.any_slope = not subject.active
@@ -210,7 +210,7 @@ class Check:
             if whole:
                 outcome.jacobians = outcome.jacobians or self._jacobians()
                 about = self.rule, outcome.entries, random
-                sizes = examine(whole, outcome.jacobians, *about, vouched)
+                sizes = examine(whole, outcome.jacobians, *about, consistent)
                 self.any_slope |= bool(sizes.rows.any())
         finally:
             every = [*probed, *whole]
@@ -219,22 +219,24 @@ class Check:
 
     def _empty(self) -> GradcheckReport:
         """Check the shapes of derivatives that have no entries."""
-        for d in self.derivatives if self.subject.kept else ():
+        for d in self.derivatives if self.subject.active_outputs else ():
             try:
                 if d.form == "jac":
                     d.matrix()
                 else:
-                    d.product(np.zeros(d.taken[-1].stop if d.taken else 0))
+                    segments = d.direction_segments
+                    d.product(np.zeros(segments[-1].stop if segments else 0))
             except WrongFormError as wrong:
-                self._found.findings.append(str(wrong))
-        return self._reported("" if self._found.findings else "there is no number to differentiate")
+                self._outcome.findings.append(str(wrong))
+        has_errors = bool(self._outcome.findings)
+        return self._reported("" if has_errors else "there is no number to differentiate")
 
     def _near(self, value: NDArray) -> NDArray:
         """Return the tolerance of the value that a derivative returns with the Jacobian."""
-        share = max(self.rule.rtol, identities.ROUNDING * self.subject.eps)
+        share = max(self.rule.rtol, invariants.ROUNDING * self.subject.eps)
         return self.rule.atol + share * np.abs(value)
 
-    def _told(self, findings: Iterable[str]) -> list[str]:
+    def _findings_of(self, findings: Iterable[str]) -> list[str]:
         """Return the findings of a test, or why it failed."""
         try:
             return list(findings)
@@ -247,14 +249,14 @@ class Check:
         if not pairs:
             return False, []
         share = self.rule.rtol if self.rule.share == 1 else 0.0  # if the caller set a tolerance
-        results = [identities.adjoint(*pair, random, share) for pair in pairs]
+        results = [invariants.adjoint(*pair, random, share) for pair in pairs]
         # Agreement within rounding of x does not confirm entries that differences do not resolve.
-        vouched = all(agree for agree, _ in results)
-        return vouched, [text for _, text in results if text is not None]
+        consistent = all(agree for agree, _ in results)
+        return consistent, [text for _, text in results if text is not None]
 
     def _reported(self, vacuous: str = "") -> GradcheckReport:
         """Return the report; `vacuous` says why nothing was compared."""
-        subject, outcome = self.subject, self._found
+        subject, outcome = self.subject, self._outcome
         return GradcheckReport(
             outcome.verdict,
             vacuous or outcome.reason,
@@ -276,34 +278,37 @@ class Check:
             hidden=outcome.entries.hidden,
             again=self.call.text(),
             next="" if vacuous else outcome.next_step(self.call),
-            outputs=tuple((p.label, p.stop - p.start) for p in subject.kept),
+            outputs=tuple((p.label, p.stop - p.start) for p in subject.active_outputs),
             inputs=tuple((p.label, p.stop - p.start) for p in subject.active),
         )
 
 
-def check_given(given: Given, settings: Settings, call: Call, order: int = 1) -> GradcheckReport:
+def run_check(
+    arguments: CheckArguments, settings: Settings, call: Call, order: int = 1
+) -> GradcheckReport:
     """
     Run one gradient check, and return its report or raise it.
 
     `call` is what the user wrote. Of order 2, f is a gradient, and so are the report's outputs.
     """
-    settings.require_inplace(given.several, bool(given.forms) and not given.with_value)
+    settings.require_inplace(arguments.several, bool(arguments.forms) and not arguments.with_value)
     only_specified = settings.only_specified()
-    given = given.adapted(settings.out_like, settings.inplace, only_specified)
-    settings.require_analytic(given.of_library)
-    subject = given.subject()
-    if not subject.kept and any(has_differences(o.dtype) for o in subject.outputs):
-        given, subject = given.zeros(subject)
+    arguments = arguments.adapted(settings.out_like, settings.inplace, only_specified)
+    settings.require_analytic(arguments.of_library)
+    subject = arguments.at_point()
+    if not subject.active_outputs and any(has_differences(o.dtype) for o in subject.outputs):
+        arguments, subject = arguments.zeros(subject)
         settings = replace(settings, check_undefined_grad=False, inplace=None)
     steps = settings.steps(len(subject.active))
     subject.confine(steps)
-    forms = given.forms
-    chosen = settings.chosen(forms, given.of_library)
-    derivatives = given.checked(subject, chosen, settings.inplace, settings.check_grad_dtypes)
+    forms = arguments.forms
+    chosen = settings.chosen(forms, arguments.of_library)
+    derivatives = arguments.checked(subject, chosen, settings.inplace, settings.check_grad_dtypes)
     checked = {d.form for d in derivatives}
     settings.require_tests(checked, forms)
     undefined = {"vjp", "jvp"} if settings.check_undefined_grad else set()
-    if settings.check_undefined_grad is None and given.of_library and given.convention == "torch":
+    by_torch = arguments.of_library and arguments.convention == "torch"
+    if settings.check_undefined_grad is None and by_torch:
         undefined = checked & {"vjp"}
     batched = {"vjp": settings.check_batched_grad, "jvp": settings.check_batched_forward_grad}
     resolution = default_resolution(subject.eps)
@@ -321,25 +326,25 @@ def check_given(given: Given, settings: Settings, call: Call, order: int = 1) ->
     way = ExecutionPolicy(settings.workers, heard if heard.wanted else None, settings.checkpoint)
     try:
         with without_warnings_of_batches():
-            report = check.run(steps, way, undefined, batched, given.primals)
+            report = check.run(steps, way, undefined, batched, arguments.primals)
     finally:
         heard.close()
     if subject.structure is not None:
         names = subject.structure.names, tuple(subject.structure.outputs)
         report = replace(report, input_names=names[0], output_names=names[1])
-    if given.of_library:
-        report = replace(report, library=given.convention)
-    constant = given.library is not None and given.library.constant
+    if arguments.of_library:
+        report = replace(report, library=arguments.convention)
+    constant = arguments.library is not None and arguments.library.constant
     all_zero = not (check.any_slope or constant)
-    if given.of_library and report.verdict == PASS and all_zero:
+    if arguments.of_library and report.verdict == PASS and all_zero:
         report = replace(report, vacuous=True, reason=_why_all_is_zero(subject))
     if constant and report.verdict == FAIL and not report.findings:
         message = (
             "no output has an autograd graph: f detaches it, or leaves torch by .numpy() or .item()"
         )
         report = replace(report, reason=f"{report.reason}; {message}")
-    if given.library is not None and given.library.used:
-        named = " and ".join(subject.names[k] for k in given.library.used)
+    if arguments.library is not None and arguments.library.used:
+        named = " and ".join(subject.names[k] for k in arguments.library.used)
         message = (
             f"f uses input {named} itself, or a result computed from it, in addition to "
             "its arguments"
@@ -351,7 +356,7 @@ def check_given(given: Given, settings: Settings, call: Call, order: int = 1) ->
     return answer(replace(report, order=order), settings.raise_exception, check.cause)
 
 
-def _why_all_is_zero(subject: Subject) -> str:
+def _why_all_is_zero(subject: FunctionAtPoint) -> str:
     """Return why all derivatives are 0, from results of f at other inputs."""
     if any(subject.changes_with(move) for move in _ELSEWHERE):
         return (

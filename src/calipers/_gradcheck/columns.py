@@ -12,12 +12,12 @@ from .._core.threads import get_num_threads, in_parts
 from .._derivatives.fixed_step import runs
 from .._kernels.gradcheck_marks import PRODUCT_SHARE
 from .._kernels.matrices import ENLARGE, TURN
-from .analytic import GivenDerivative
+from .analytic import AnalyticDerivative
 from .basis_vectors import UnitVectors, unit_vector
 from .entry_rules import Rule
-from .jacobian_storage import Rows, together
+from .jacobian_storage import Rows, rows_per_block
 
-_KEPT_BYTES = 1 << 24  # size up to which columns of jvp are stored and not computed again
+_STORED_BYTES = 1 << 24  # size up to which columns of jvp are stored and not computed again
 _MANY = 64  # rows from which on a few products are cheaper than all rows
 _TASK_BYTES = 1 << 22  # memory that takes longer to read than a thread takes to start
 _COUNT = 4  # products with weights of rows, and as many with weights of columns
@@ -38,7 +38,7 @@ class Jacobian(Protocol):
         ...
 
     @property
-    def lines(self) -> Rows | None:
+    def unit_products(self) -> Rows | None:
         """The results of vjp or jvp for unit vectors, if they are stored."""
         ...
 
@@ -52,7 +52,7 @@ class Dense:
     """A Jacobian stored as an array."""
 
     matrix: NDArray
-    lines: Rows | None = None
+    unit_products: Rows | None = None
     concurrent = True
 
     @property
@@ -68,7 +68,7 @@ class Sparse:
     """A Jacobian stored as a csc_array without duplicates, or as a `Compact` matrix."""
 
     matrix: Any
-    lines: Rows | None = None
+    unit_products: Rows | None = None
     concurrent = True
 
     @property
@@ -90,26 +90,26 @@ class Pushed:
     def __init__(self, units: UnitVectors) -> None:
         self.shape = units.size, units.count
         self.concurrent = units.concurrent
-        kept = not units.compiled and 8 * units.size * units.count <= _KEPT_BYTES
-        self.units, self._kept = units, units.all() if kept else None
+        stored = not units.compiled and 8 * units.size * units.count <= _STORED_BYTES
+        self.units, self._stored = units, units.all() if stored else None
 
     @property
-    def lines(self) -> Rows | None:
-        return self._kept
+    def unit_products(self) -> Rows | None:
+        return self._stored
 
     def columns(self, first: int, last: int, out: NDArray) -> None:
-        if self._kept is None:
+        if self._stored is None:
             self.units.rows(first, out)
         else:
-            self._kept.read(first, last, out)
+            self._stored.read(first, last, out)
 
 
 @dataclass
 class Pulled:
     """A Jacobian whose rows vjp returns: they are computed if products do not suffice."""
 
-    d: GivenDerivative
-    lines: Rows | None = None
+    d: AnalyticDerivative
+    unit_products: Rows | None = None
     concurrent = True
 
     @property
@@ -119,24 +119,24 @@ class Pulled:
     def columns(self, first: int, last: int, out: NDArray) -> None:
         self.whole.columns(first, last, out)
 
-    def line(self, row: int) -> NDArray:
+    def row(self, row: int) -> NDArray:
         """Compute one row."""
         return self.d.applied(unit_vector(self.shape[0], row))
 
-    def ask_all(self) -> Rows:
+    def all_rows(self) -> Rows:
         """Return all rows, which are computed once."""
-        if self.lines is None:
-            self.lines = UnitVectors(self.d).all()
-        return self.lines
+        if self.unit_products is None:
+            self.unit_products = UnitVectors(self.d).all()
+        return self.unit_products
 
     @cached_property
     def whole(self) -> Dense | Sparse:
         """The same Jacobian, stored."""
-        rows = self.ask_all()
+        rows = self.all_rows()
         return Sparse(rows.columns(), rows) if rows.whole is None else Dense(rows.whole, rows)
 
 
-def jacobian_of(d: GivenDerivative, alone: bool) -> Jacobian:
+def jacobian_of(d: AnalyticDerivative, alone: bool) -> Jacobian:
     """Return the Jacobian of a derivative; `alone` if no other derivative is checked."""
     if d.form == "jvp":
         return Pushed(UnitVectors(d))
@@ -148,28 +148,28 @@ def jacobian_of(d: GivenDerivative, alone: bool) -> Jacobian:
     return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
 
 
-def taken(jacobian: Jacobian, columns: NDArray) -> NDArray:
+def select_columns(jacobian: Jacobian, columns: NDArray) -> NDArray:
     """Return some columns as the rows of a matrix."""
-    found = np.empty((len(columns), jacobian.shape[0]))
+    selected = np.empty((len(columns), jacobian.shape[0]))
     for run in runs(columns):
         first = int(columns[run.start])
-        jacobian.columns(first, first + run.stop - run.start, found[run])
-    return found
+        jacobian.columns(first, first + run.stop - run.start, selected[run])
+    return selected
 
 
 def largest_terms(jacobians: Iterable[Jacobian], x: NDArray) -> NDArray:
     """Return the largest finite magnitude of the terms in each row of J @ x, in any form of J."""
-    found = []
+    largest_by_form = []
     for jacobian in jacobians:
         rows, count = jacobian.shape
-        step, largest = together(rows), np.zeros(rows)
+        step, largest = rows_per_block(rows), np.zeros(rows)
         for first in range(0, count, step):
             columns = np.arange(first, min(first + step, count))
-            terms = np.abs(taken(jacobian, columns) * x[columns, None])
+            terms = np.abs(select_columns(jacobian, columns) * x[columns, None])
             terms[~np.isfinite(terms)] = 0
             np.maximum(largest, terms.max(axis=0), out=largest)
-        found.append(largest)
-    return np.asarray(np.max(found, axis=0))
+        largest_by_form.append(largest)
+    return np.asarray(np.max(largest_by_form, axis=0))
 
 
 @dataclass
@@ -183,7 +183,7 @@ class Sizes:
 
     rows: NDArray
     columns: NDArray
-    known: bool = True  # if False, magnitudes are accumulated during screening
+    is_complete: bool = True  # if False, magnitudes are accumulated during screening
     _terms: NDArray | None = None
 
     def __post_init__(self) -> None:
@@ -206,8 +206,8 @@ class Sizes:
         """Record errors of numerical columns, a row each."""
         errors = np.where((np.abs(values) <= errors) & np.isfinite(errors), errors, 0.0)
         np.maximum(self.row_errors, errors.max(axis=0, initial=0.0), out=self.row_errors)
-        own = np.maximum(self.column_errors[columns], errors.max(axis=1, initial=0.0))
-        self.column_errors[columns] = own
+        largest = np.maximum(self.column_errors[columns], errors.max(axis=1, initial=0.0))
+        self.column_errors[columns] = largest
 
     def terms(self, jacobians: dict[str, Jacobian], x: NDArray) -> NDArray:
         """Return the largest terms in the rows of J @ x, which scale rounding errors of f."""
@@ -227,33 +227,33 @@ class Sizes:
         return sizes
 
     def _add_rows(self, matrix: NDArray) -> None:
-        found = []
+        partial = []
 
         def enlarge(first: int, last: int) -> None:
             by_row, by_column = self.rows[first:last], np.zeros(matrix.shape[1])
             _enlarge(matrix[first:last], by_row, by_column)
-            found.append(by_column)
+            partial.append(by_column)
 
         _shared(enlarge, len(matrix), matrix.nbytes)
-        for by_column in found:
+        for by_column in partial:
             np.maximum(self.columns, by_column, out=self.columns)
 
     def _add_columns(self, jacobian: Jacobian) -> None:
         rows, columns = jacobian.shape
-        step = max(1, min(together(rows), columns))
-        found = []
+        step = max(1, min(rows_per_block(rows), columns))
+        partial = []
 
         def enlarge(first: int, last: int) -> None:
             space, by_row = np.empty((step, rows)), np.zeros(rows)
             for start in range(first, last, step):
                 stop = min(start + step, last)
-                own = space[: stop - start]
-                jacobian.columns(start, stop, own)
-                _enlarge(own, self.columns[start:stop], by_row)
-            found.append(by_row)
+                block = space[: stop - start]
+                jacobian.columns(start, stop, block)
+                _enlarge(block, self.columns[start:stop], by_row)
+            partial.append(by_row)
 
         _shared(enlarge, columns, 8 * rows * columns, jacobian.concurrent)
-        for by_row in found:
+        for by_row in partial:
             np.maximum(self.rows, by_row, out=self.rows)
 
 
@@ -291,18 +291,18 @@ class Products(NamedTuple):
     of_rows: NDArray
     images: NDArray
     of_columns: NDArray
-    lines: dict[int, NDArray]  # some rows, by their number
+    sampled_rows: dict[int, NDArray]  # some rows, by their number
 
     @classmethod
     def of(cls, pulled: Pulled, random: np.random.Generator) -> "Products | None":
         """Compute products of a derivative; None if some of its rows are not sparse."""
         sizes = pulled.shape
-        lines = {row: pulled.line(row) for row in (0, sizes[0] // 2)}
-        if any(np.count_nonzero(line) > _SPARSE * line.size for line in lines.values()):
+        sampled_rows = {row: pulled.row(row) for row in (0, sizes[0] // 2)}
+        if any(np.count_nonzero(row) > _SPARSE * row.size for row in sampled_rows.values()):
             return None
         rows, columns = (_weights(_COUNT, size, random) for size in sizes)
         images = np.array([pulled.d.applied(w) for w in rows], float)
-        return cls(pulled, rows, images, columns, lines)
+        return cls(pulled, rows, images, columns, sampled_rows)
 
     def confirm(
         self, sizes: NDArray, least: float, sums: NDArray, taken: NDArray, rule: Rule
@@ -318,15 +318,16 @@ class Products(NamedTuple):
             images = (self.pulled.d.product(w * nothing)[taken] for w in self.of_rows)
             if any(np.any(image != 0) for image in images):
                 return False
-        rows = np.union1d(np.flatnonzero(~nothing & (sizes < least)), [*self.lines])
-        apart = np.abs(self._of(rows, self.of_columns * taken) - sums[:, rows])
+        rows = np.union1d(np.flatnonzero(~nothing & (sizes < least)), [*self.sampled_rows])
+        differences = np.abs(self._of(rows, self.of_columns * taken) - sums[:, rows])
         share = min(rule.share, PRODUCT_SHARE)
-        return bool(np.all(apart <= share * (rule.atol + rule.rtol * sizes[rows])))
+        return bool(np.all(differences <= share * (rule.atol + rule.rtol * sizes[rows])))
 
     def _of(self, rows: NDArray, weights: NDArray) -> NDArray:
         """Return products of some rows with weights of columns."""
         if len(rows) > _FEW:
-            every = self.pulled.ask_all()
+            every = self.pulled.all_rows()
             return np.array([every.times(w)[rows] for w in weights])
-        lines = (self.lines[k] if k in self.lines else self.pulled.line(k) for k in rows.tolist())
-        return np.array([weights @ line for line in lines]).T
+        sampled = self.sampled_rows
+        selected = (sampled[k] if k in sampled else self.pulled.row(k) for k in rows.tolist())
+        return np.array([weights @ row for row in selected]).T

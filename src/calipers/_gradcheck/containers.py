@@ -11,7 +11,7 @@ from .._core.containers import FlatArguments, Flattened, as_tuple, flatten, is_c
 from .._core.libraries import library_of
 from .._core.protocols import ContainerLibrary, NDArray
 from ..interop.sparse_inputs import SparseInput, scipy_input
-from .flatten import WrongFormError, as_outputs, picked, require_nothing
+from .flatten import WrongFormError, as_outputs, picked, require_zero
 
 _MISSING = object()
 _OUTPUT = "output "  # all that f returned
@@ -108,9 +108,9 @@ class Structure:
         )
         every = (k for owner in range(count) for k in opened.leaves_of(owner))
         self.held = tuple(k for k in every if k not in self.argnums)
-        places = zip(opened.owners, opened.paths, strict=True)
+        paths = zip(opened.owners, opened.paths, strict=True)
         self._nested = any(opened.paths)
-        self.names = tuple(f"{owner}{path}" for owner, path in places) if self._nested else ()
+        self.names = tuple(f"{owner}{path}" for owner, path in paths) if self._nested else ()
         self.outputs: list[str] = []
         self.nondifferentiable_outputs: tuple[int, ...] = ()
         self._returned: Any = None
@@ -129,18 +129,18 @@ class Structure:
     @property
     def value_indices(self) -> dict[int, tuple[NDArray, ...]]:
         """Where in each sparse matrix the values are that its array has, by its position."""
-        return {k: matrix.places for k, matrix in self._sparse.items()}
+        return {k: matrix.indices for k, matrix in self._sparse.items()}
 
     def exclude_outputs(
         self, f: Callable[..., Any], positions: Sequence[int], kwargs: dict[str, Any]
     ) -> None:
         """Exclude all that some outputs of f hold; f is called once to see what it returns."""
-        apart, leaves = self._library.flatten, self._opened.leaves
+        flatten, leaves = self._library.flatten, self._opened.leaves
         copies = [copied(self._library, x) for x in leaves]
         outputs = as_tuple(f(*self._opened.unflatten(copies), **kwargs))
         self.nondifferentiable_outputs = tuple(positions)  # a wrong one is an error of the check
         if set(positions) <= set(range(len(outputs))):
-            owners = [k for k, output in enumerate(outputs) for _ in apart(output)[0]]
+            owners = [k for k, output in enumerate(outputs) for _ in flatten(output)[0]]
             which = (k for k, owner in enumerate(owners) if owner in positions)
             self.nondifferentiable_outputs = tuple(which)
 
@@ -181,9 +181,9 @@ class Structure:
         if not self.outputs or w is None:
             return w
         held, again = flatten(self._returned)
-        arrays = iter(w)
+        arrays, pairs = iter(w), enumerate(held)
         return again(
-            [next(arrays) if self._is_kept(k, y) else None for k, (_, y) in enumerate(held)]
+            [next(arrays) if self._is_differentiable(k, y) else None for k, (_, y) in pairs]
         )
 
     def tangent(self, v: Any) -> Any:
@@ -231,7 +231,7 @@ class Structure:
             return gradient
         return self._sparse[position].read(gradient)
 
-    def _is_kept(self, position: int, y: Any) -> bool:
+    def _is_differentiable(self, position: int, y: Any) -> bool:
         excluded = position in self.nondifferentiable_outputs
         return not excluded and np.asarray(as_array(y, "f")).dtype.kind in "fc"
 
@@ -244,7 +244,7 @@ class Structure:
         items = _leaves_like(returned, result, form, _OUTPUT)
         pairs = enumerate(zip(flatten(returned)[0], items, strict=True))
         return [
-            _required(item, form, f"output {path}") if self._is_kept(k, y) else None
+            _required(item, form, f"output {path}") if self._is_differentiable(k, y) else None
             for k, ((path, y), item) in pairs
         ]
 
@@ -255,17 +255,17 @@ class Structure:
             return result
         arrays = []
         for owner, item in zip(self._owners, self._by_argument(form, result), strict=True):
-            x, place = self._arguments[owner], f"input {owner}"
+            x, location = self._arguments[owner], f"input {owner}"
             positions = opened.leaves_of(owner)
             whole = not opened.paths[positions[0]]
-            leaves = [item] if whole else _leaves_like(x, item, form, place)
+            leaves = [item] if whole else _leaves_like(x, item, form, location)
             for k, leaf in zip(positions, leaves, strict=True):
-                here = f"{place}{opened.paths[k]}"
+                here = f"{location}{opened.paths[k]}"
                 if k in self.argnums:
                     arrays.append(_required(leaf, form, here))
                 # A setting that comes back as it is says nothing, as of dataclasses.replace.
                 elif leaf is not _MISSING and leaf is not opened.leaves[k]:
-                    require_nothing(leaf, form, here)
+                    require_zero(leaf, form, here)
         return tuple(arrays) if form == "vjp" or len(arrays) > 1 else arrays[0]
 
     def _by_argument(self, form: str, result: Any) -> Sequence[Any]:
@@ -288,7 +288,7 @@ class Structure:
         for k in self.held if len(result) == every else ():
             owner = self._opened.owners[k]
             if owner not in self._owners:
-                require_nothing(result[owner], form, f"input {owner}")
+                require_zero(result[owner], form, f"input {owner}")
         return chosen
 
 
@@ -325,23 +325,23 @@ class AdaptedDerivative:
         return structure.by_arrays(self.form, result)
 
 
-def _required(item: Any, form: str, place: str) -> Any:
+def _required(item: Any, form: str, location: str) -> Any:
     if item is _MISSING:
-        msg = f"{form} returned no {_NOUNS[form]} for {place}: return it, or None for zeros"
+        msg = f"{form} returned no {_NOUNS[form]} for {location}: return it, or None for zeros"
         raise WrongFormError(msg)
     return item
 
 
-def _leaves_like(x: Any, other: Any, form: str, place: str) -> list[Any]:
+def _leaves_like(x: Any, other: Any, form: str, location: str) -> list[Any]:
     """Return the leaves of a container that has the structure of x."""
     if not is_container(x):
         return [other]
     if other is None or other is _MISSING:
         return [other] * len(flatten(x)[0])
     what = f"the {_NOUNS[form]} that {form} returned"
-    if place != _OUTPUT:
-        what += f" for {place}"
-    like = "like f's result" if place.startswith(_OUTPUT) else "like the input"
+    if location != _OUTPUT:
+        what += f" for {location}"
+    like = "like f's result" if location.startswith(_OUTPUT) else "like the input"
     if isinstance(x, dict):
         if not isinstance(other, dict):
             msg = f"{what} must be a dict {like}, got {type(other).__name__}"
@@ -365,7 +365,7 @@ def _leaves_like(x: Any, other: Any, form: str, place: str) -> list[Any]:
     return [
         leaf
         for (inside, _, item), value in zip(items_of(x), values, strict=True)
-        for leaf in _leaves_like(item, value, form, f"{place}{inside}")
+        for leaf in _leaves_like(item, value, form, f"{location}{inside}")
     ]
 
 

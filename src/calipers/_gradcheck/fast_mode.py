@@ -7,7 +7,7 @@ import numpy as np
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._kernels.differences import NOISY
-from .analytic import GivenDerivative
+from .analytic import AnalyticDerivative
 from .entry_rules import (
     FAIL,
     INCONCLUSIVE,
@@ -20,7 +20,7 @@ from .entry_rules import (
     slope_supports_analytic,
     slopes_support_analytic,
 )
-from .flatten import largest_by_part, norm
+from .flatten import largest_by_segment, norm
 from .numerical import FiniteDifferences
 from .refine import MANY
 from .summary import CheckOutcome
@@ -50,7 +50,7 @@ class Probe:
     def __init__(
         self,
         differences: FiniteDifferences,
-        derivative: GivenDerivative,
+        derivative: AnalyticDerivative,
         rule: Rule,
         resolution: float,
         random: np.random.Generator,
@@ -161,7 +161,7 @@ class Probe:
         """Return the size of J v if f changes in proportion to x; an f of 0 counts as 1."""
         subject, part = self._differences.subject, self._differences.part
         relative = np.abs(direction) / subject.units[part.start : part.stop]
-        largest = largest_by_part(subject.sizes, subject.kept)
+        largest = largest_by_segment(subject.sizes, subject.active_outputs)
         return np.asarray(np.where(largest == 0, 1.0, largest) * relative.max(initial=0.0))
 
     def _analytic(self, direction: NDArray) -> tuple[NDArray, NDArray]:
@@ -180,7 +180,7 @@ class Probe:
 
 
 def column_of(
-    derivative: GivenDerivative, column: int, numerical: NDArray
+    derivative: AnalyticDerivative, column: int, numerical: NDArray
 ) -> tuple[NDArray, NDArray]:
     """
     Return rows and the entries of the derivative there in a column.
@@ -217,7 +217,7 @@ def is_moderate(differences: FiniteDifferences) -> bool:
 def project(
     outcome: CheckOutcome,
     differences: FiniteDifferences,
-    derivatives: Iterable[GivenDerivative],
+    derivatives: Iterable[AnalyticDerivative],
     rule: Rule,
     resolution: float,
     random: np.random.Generator,
@@ -266,7 +266,7 @@ def project(
 def _judged_column(
     outcome: CheckOutcome,
     differences: FiniteDifferences,
-    d: GivenDerivative,
+    d: AnalyticDerivative,
     rule: Rule,
     column: int,
 ) -> str:

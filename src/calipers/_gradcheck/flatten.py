@@ -15,7 +15,7 @@ from .._core.protocols import NDArray
 from .._core.report import index_text
 
 _ATTRIBUTES = {"": "", "real": ".real", "imaginary": ".imag"}
-NOWHERE: Mapping[int, tuple[NDArray, ...]] = MappingProxyType({})
+NO_INDICES: Mapping[int, tuple[NDArray, ...]] = MappingProxyType({})
 
 
 class WrongFormError(Exception):
@@ -81,7 +81,7 @@ def labels_of(kind: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Part:
+class Segment:
     """The position of one input or output in the vector of the real numbers of all."""
 
     position: int  # in the caller's order
@@ -90,7 +90,9 @@ class Part:
     stop: int
     name: str  # its position, or where it is in the caller's containers
     label: str  # in NumPy's notation, as in[0] or out['a']
-    places: tuple[NDArray, ...] = ()  # indices of its values, if they are those of a sparse matrix
+    value_indices: tuple[
+        NDArray, ...
+    ] = ()  # indices of its values, if they are those of a sparse matrix
 
     @cached_property
     def wide(self) -> type[Any]:
@@ -108,7 +110,7 @@ class Part:
         if self.example.dtype.kind == "c":
             k, imaginary = divmod(k, 2)
             part = "imaginary" if imaginary else "real"
-        index = tuple(i[k] for i in self.places) or np.unravel_index(k, self.example.shape)
+        index = tuple(i[k] for i in self.value_indices) or np.unravel_index(k, self.example.shape)
         return tuple(map(int, index)), part
 
     def element(self, number: int) -> str:
@@ -133,52 +135,52 @@ def picked(items: Sequence[Any], positions: Sequence[int], every: int) -> list[A
     return [items[k] for k in positions] if len(items) == every else None
 
 
-def require_nothing(gradient: Any, name: str, place: str) -> None:
+def require_zero(gradient: Any, name: str, location: str) -> None:
     """Raise if a derivative with respect to something that is held constant is not zero."""
     try:
-        something = gradient is not None and bool(np.any(np.asarray(as_array(gradient, name))))
+        is_nonzero = gradient is not None and bool(np.any(np.asarray(as_array(gradient, name))))
     except (TypeError, ValueError):
-        something = True
-    if something:
+        is_nonzero = True
+    if is_nonzero:
         msg = (
-            f"{name} returned a derivative with respect to {place}, which is not a "
+            f"{name} returned a derivative with respect to {location}, which is not a "
             "floating-point array and is held constant: pass it as one, or return None "
             "for it"
         )
         raise WrongFormError(msg)
 
 
-def part_at(parts: Sequence[Part], position: int) -> Part:
+def segment_at(parts: Sequence[Segment], position: int) -> Segment:
     """Return the part with the position of an input or output."""
     return next(p for p in parts if p.position == position)
 
 
-def largest_by_part(sizes: NDArray, parts: Sequence[Part]) -> NDArray:
+def largest_by_segment(sizes: NDArray, parts: Sequence[Segment]) -> NDArray:
     """Return for each real number the largest magnitude in its part."""
     largest = np.zeros_like(sizes)
     for part in parts:
-        own = slice(part.start, part.stop)
-        largest[own] = sizes[own].max(initial=0.0)
+        span = slice(part.start, part.stop)
+        largest[span] = sizes[span].max(initial=0.0)
     return largest
 
 
-def parts_of(
+def segments_of(
     arrays: Sequence[NDArray],
     positions: Sequence[int],
     names: Sequence[str],
     labels: Sequence[str],
-    places: Mapping[int, tuple[NDArray, ...]] = NOWHERE,
-) -> tuple[Part, ...]:
+    value_indices: Mapping[int, tuple[NDArray, ...]] = NO_INDICES,
+) -> tuple[Segment, ...]:
     """
     Lay arrays out one after the other; names and labels are those of all positions.
 
-    `places` are those of the values of sparse inputs, by position.
+    `value_indices` are those of the values of sparse inputs, by position.
     """
     parts, start = [], 0
     for position, array in zip(positions, arrays, strict=True):
         stop = start + array.size * real_parts(array.dtype)
         named = names[position], labels[position]
-        parts.append(Part(position, array, start, stop, *named, places.get(position, ())))
+        parts.append(Segment(position, array, start, stop, *named, value_indices.get(position, ())))
         start = stop
     return tuple(parts)
 
@@ -220,7 +222,7 @@ class RealOutputs:
 
     inner: Callable[..., Any]
     kinds: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # of all outputs
-    kept: tuple[int, ...]
+    positions: tuple[int, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
         """Return them in new memory; NaN if f raises LinAlgError, as at a singular matrix."""
@@ -229,7 +231,7 @@ class RealOutputs:
         except Exception as error:
             if not type(error).__name__.endswith("LinAlgError"):  # NumPy's, SciPy's, or torch's
                 raise
-            kinds = (self.kinds[k] for k in self.kept)
+            kinds = (self.kinds[k] for k in self.positions)
             numbers = real_vector([np.zeros(shape, kind) for shape, kind in kinds])
             return np.full_like(numbers, np.nan)
         return self.of(y).copy()
@@ -240,13 +242,13 @@ class RealOutputs:
         for k, what in enumerate(("shape", "dtype")):
             first, now = [kind[k] for kind in self.kinds], [getattr(a, what) for a in arrays]
             if first != now:
-                then, since = (", ".join(map(str, found)) for found in (first, now))
+                then, since = (", ".join(map(str, properties)) for properties in (first, now))
                 msg = (
                     f"f returned outputs of {what} {then} and then {since}: "
                     f"their {what} must not depend on the values of the inputs"
                 )
                 raise ValueError(msg)
-        return real_vector([arrays[k] for k in self.kept])
+        return real_vector([arrays[k] for k in self.positions])
 
 
 @dataclass(frozen=True)
@@ -257,15 +259,15 @@ class RealBatches:
     position: int
     alone: RealOutputs
 
-    def together(self, *args: Any, **kwargs: Any) -> NDArray:
+    def of_batch(self, *args: Any, **kwargs: Any) -> NDArray:
         """Return a row of real numbers for each point."""
         arrays, _ = as_outputs(self.inner(*args, **kwargs))
-        return real_rows([arrays[k] for k in self.alone.kept])
+        return real_rows([arrays[k] for k in self.alone.positions])
 
     def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
         """Return a real vector for each point; if the batch fails, from one point at a time."""
         try:
-            return self.together(*args, **kwargs)
+            return self.of_batch(*args, **kwargs)
         except Exception:  # one of the points may raise again, and then explains it
             points, after = args[self.position], args[self.position + 1 :]
             each = (self.alone(*args[: self.position], x, *after, **kwargs) for x in points)
@@ -277,11 +279,11 @@ class ComplexOutputs:
     """A function of complex numbers that returns the differentiable outputs of f, as one vector."""
 
     inner: Callable[..., Any]
-    kept: tuple[int, ...]
+    positions: tuple[int, ...]
     lenient: bool  # whether real outputs may mean that f depends on other inputs
 
     def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
         """Return the outputs, all complex if one of them is."""
         arrays, _ = as_outputs(self.inner(*args, **kwargs))
-        kept = np.concatenate([arrays[k].reshape(-1) for k in self.kept])
-        return kept.astype(np.result_type(kept, np.complex64)) if self.lenient else kept
+        flat = np.concatenate([arrays[k].reshape(-1) for k in self.positions])
+        return flat.astype(np.result_type(flat, np.complex64)) if self.lenient else flat

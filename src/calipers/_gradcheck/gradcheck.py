@@ -19,9 +19,9 @@ from .._core.types import (
     WorkersLike,
 )
 from .._derivatives.options import others_of
-from .adapt import Given
+from .adapt import CheckArguments
 from .calls import Call
-from .check import check_given
+from .check import run_check
 from .options import Settings, one_jac, positions_of, require_functions
 from .report import (
     CalipersWarning,
@@ -246,7 +246,7 @@ def gradcheck(
     """
     call = Call.of(gradcheck, locals())
     require_functions(f, jac=jac, vjp=vjp, jvp=jvp, value_and_jac=value_and_jac)
-    given = Given(
+    arguments = CheckArguments(
         f,
         inputs,
         {"jac": one_jac(jac, value_and_jac), "vjp": vjp, "jvp": jvp},
@@ -285,4 +285,4 @@ def gradcheck(
         allow=allow,
         seed=seed,
     )
-    return check_given(given, settings, call)
+    return run_check(arguments, settings, call)

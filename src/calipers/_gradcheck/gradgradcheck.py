@@ -14,10 +14,10 @@ from .._core.protocols import FunctionLibrary
 from .._core.types import ArrayLike, Convention, PyTree, SecondOptions
 from .._derivatives.options import Options, others_of
 from .._derivatives.steps import ADAPTIVE
-from .adapt import FORMS, Given, function_library
+from .adapt import FORMS, CheckArguments, function_library
 from .analytic import CONVENTIONS
 from .calls import Call
-from .check import check_given
+from .check import run_check
 from .containers import holds_arrays
 from .entry_rules import FAIL
 from .flatten import labels_of
@@ -156,7 +156,7 @@ def gradgradcheck(
     pairs = zip(("check_fwd_over_rev", "check_rev_over_rev"), wanted, strict=True)
     require_flags(**{name: flag for name, flag in pairs if flag is not None})
     settings = Settings(**options, raise_exception=raise_exception, seed=seed)
-    arguments = Given(
+    arguments = CheckArguments(
         f,
         inputs,
         {**dict.fromkeys(FORMS), "vjp": vjp},
@@ -200,14 +200,14 @@ def gradgradcheck(
     return answer(_noted(report, first_order), raise_exception)
 
 
-def _check_first(arguments: Given, settings: Settings, call: Call) -> GradcheckReport:
+def _check_first(arguments: CheckArguments, settings: Settings, call: Call) -> GradcheckReport:
     """Check the first derivative, which has no forward mode."""
-    return check_given(arguments, replace(settings, check_batched_forward_grad=False), call)
+    return run_check(arguments, replace(settings, check_batched_forward_grad=False), call)
 
 
 def _check_library_gradient(
     library: FunctionLibrary,
-    arguments: Given,
+    arguments: CheckArguments,
     grad_outputs: Any,
     spread: bool,
     forms: SecondForms,
@@ -216,10 +216,10 @@ def _check_library_gradient(
 ) -> GradcheckReport:
     """Check the second derivatives by a library such as torch or jax."""
     f, inputs = arguments.f, arguments.several
-    first = arguments.translated(False).subject()
+    first = arguments.translated(False).at_point()
     w = cotangents(first, grad_outputs, settings.seed)
     active, differentiable = (
-        tuple(p.position for p in parts) for parts in (first.active, first.kept)
+        tuple(p.position for p in parts) for parts in (first.active, first.active_outputs)
     )
     gradient, point = library.gradient(f, inputs, active, differentiable, w, spread)
     contiguous = (
@@ -248,7 +248,7 @@ def _check_library_gradient(
 
 
 def _check_user_gradient(
-    arguments: Given,
+    arguments: CheckArguments,
     grad_outputs: Any,
     spread: bool,
     forms: SecondForms,
@@ -257,7 +257,7 @@ def _check_user_gradient(
 ) -> GradcheckReport:
     """Check the caller's derivatives of the caller's gradient, vjp."""
     assert forms.vjp is not None
-    subject = arguments.subject()
+    subject = arguments.at_point()
     inputs = (*arguments.several, *arguments.args)
     w = cotangents(subject, grad_outputs, settings.seed)
     gradient = Gradient(subject, forms.vjp, forms.vjp_vjp, forms.vjp_jvp, spread)
@@ -282,10 +282,10 @@ def _second(
     by: Sequence[int],
     convention: str,
     **derivatives: Callable[..., Any] | None,
-) -> Given:
+) -> CheckArguments:
     """Return the arguments of a check of a gradient and its derivatives at a point."""
     every: dict[str, Any] = {**dict.fromkeys(FORMS), **derivatives}
-    return Given(gradient, point, every, by, (), convention)
+    return CheckArguments(gradient, point, every, by, (), convention)
 
 
 def _labels(names: Sequence[str], active: Sequence[int], cotangents: int) -> Labels:
@@ -306,7 +306,7 @@ def _with_cotangents(settings: Settings, inputs: int, cotangents: int) -> Settin
 
 
 def _check_gradient(
-    arguments: Given,
+    arguments: CheckArguments,
     size: int,
     contiguous: Callable[..., Any] | None,
     settings: Settings,
@@ -318,13 +318,13 @@ def _check_gradient(
     If cotangents are not contiguous, `contiguous` is the same gradient with those that are. The
     report is returned, whatever the verdict.
     """
-    report = check_given(arguments, replace(settings, raise_exception=False), call, order=2)
+    report = run_check(arguments, replace(settings, raise_exception=False), call, order=2)
     if report.shape[0] and not report.findings:
         spread, arguments = arguments, arguments.adapted()
-        subject = arguments.subject()
+        subject = arguments.at_point()
         subject.confine(settings.steps(len(subject.active)))
         if contiguous is not None:
-            other = replace(spread, f=contiguous).adapted().subject()
+            other = replace(spread, f=contiguous).adapted().at_point()
             report = _with_finding(report, layout(subject, other))
         checked_forms = {name: arguments.names.get(name, name) in report.forms for name in FORMS}
         # Without conjugates, as in jax, the matrix of real numbers is not symmetric.
@@ -354,10 +354,10 @@ def _with_finding(report: GradcheckReport, message: str | None) -> GradcheckRepo
 
 
 def _check_hessian(
-    arguments: Given, forms: SecondForms, first_order: bool, settings: Settings, call: Call
+    arguments: CheckArguments, forms: SecondForms, first_order: bool, settings: Settings, call: Call
 ) -> GradcheckReport:
     """Check the Hessian of a real scalar with respect to one input, or products with it."""
-    subject, inputs = arguments.subject(), (*arguments.several, *arguments.args)
+    subject, inputs = arguments.at_point(), (*arguments.several, *arguments.args)
     if subject.rows != 1 or len(subject.active) != 1:
         numbers, count = subject.rows, len(subject.active)
         msg = (
@@ -382,7 +382,7 @@ def _check_hessian(
 
     def slope(*args: Any, **kwargs: Any) -> Any:
         assert vjp is not None
-        w = np.ones_like(subject.kept[0].example)[()]
+        w = np.ones_like(subject.active_outputs[0].example)[()]
         gradients = vjp(*args, (w,) if subject.several else w, **kwargs)
         if not isinstance(gradients, (tuple, list)):
             return gradients

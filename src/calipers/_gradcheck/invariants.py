@@ -8,13 +8,13 @@ import numpy as np
 from .._compare.elementwise import equal_arrays
 from .._core.arrays import is_sparse
 from .._core.protocols import NDArray
-from .analytic import GivenDerivative
+from .analytic import AnalyticDerivative
 from .calls import InPlace, private
 from .entry_rules import all_agree, least_normal
-from .flatten import WrongFormError, as_outputs, largest_by_part, norm, real_vector
+from .flatten import WrongFormError, as_outputs, largest_by_segment, norm, real_vector
 from .jacobian_storage import entries_of_both
 from .perturb import perturbation_error
-from .point import Subject
+from .point import FunctionAtPoint
 
 # Rounding in sums of n terms grows as sqrt(n); this bounds the constant of derivatives, in eps.
 ROUNDING = 256.0
@@ -22,7 +22,7 @@ SCALE = 8  # a power of two: linear functions scale results by it without roundi
 _SAMPLE = slice(0, 64)  # rows of a Jacobian that are copied and compared with a second call
 
 
-def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
+def determinism(subject: FunctionAtPoint, tolerance: float) -> Iterator[str]:
     """
     Check that a second call of f returns the same results, up to rounding.
 
@@ -43,7 +43,8 @@ def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
     else:
         again = subject.reals_of(subject.call())
     worst = largest_difference(again, subject.base)
-    rounding = ROUNDING * subject.eps * largest_by_part(_finite(subject.sizes), subject.kept)
+    sizes = largest_by_segment(_finite(subject.sizes), subject.active_outputs)
+    rounding = ROUNDING * subject.eps * sizes
     if worst > tolerance and not all_agree(again, subject.base, tolerance + rounding):
         yield (
             f"f is not deterministic: two calls with the same inputs differ by {worst:.3g} "
@@ -51,7 +52,7 @@ def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
         )
 
 
-def memory_order(subject: Subject) -> str | None:
+def memory_order(subject: FunctionAtPoint) -> str | None:
     """Check that f returns the same for inputs in their memory order as for copies in C order."""
     if not subject.laid_out:
         return None
@@ -73,13 +74,15 @@ def mutation(name: str, touched: list[str]) -> Iterator[str]:
         yield f"{name} changes its arguments: {', '.join(touched)}; make it work on a copy"
 
 
-def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+def reentrance(
+    d: AnalyticDerivative, random: np.random.Generator, tolerance: float
+) -> Iterator[str]:
     """Check that two calls of a derivative with the same arguments agree."""
     if d.form == "jac":
-        one = d.matrix() if d.known is None else d.known
+        one = d.matrix() if d.last_matrix is None else d.last_matrix
         before = one[_SAMPLE].copy() if isinstance(one, np.ndarray) else None
         two = d.matrix()
-        d.known = one  # so that the other is freed
+        d.last_matrix = one  # so that the other is freed
         if is_sparse(one) != is_sparse(two):
             one, two = np.zeros(1), np.full(1, np.inf)  # sparse once, dense once
         elif before is not None and not equal_arrays(before, one[_SAMPLE], equal_nan=True):
@@ -89,7 +92,7 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
     else:
         v = direction(d, random) / SCALE  # at most 1, as the tolerance is absolute
         one, two = d.applied(v), d.applied(v)
-        d.asked = v, one
+        d.first_product = v, one
     worst = largest_difference(one, two)
     if worst > tolerance:
         yield (
@@ -99,7 +102,7 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
 
 
 def independence_of_last_call(
-    d: GivenDerivative, random: np.random.Generator, tolerance: float
+    d: AnalyticDerivative, random: np.random.Generator, tolerance: float
 ) -> Iterator[str]:
     """Check that a derivative does not depend on where f was called last."""
     v = direction(d, random) / SCALE
@@ -120,7 +123,7 @@ def independence_of_last_call(
 
 
 def output_arrays(
-    d: GivenDerivative, random: np.random.Generator, tolerance: float
+    d: AnalyticDerivative, random: np.random.Generator, tolerance: float
 ) -> Iterator[str]:
     """Check that a derivative overwrites its output arrays, or adds to them, as declared."""
     if not isinstance(d.call, InPlace):
@@ -149,7 +152,7 @@ def output_arrays(
 
 
 def primal(
-    source: str, value: Any, subject: Subject, allowed: Callable[[NDArray], NDArray]
+    source: str, value: Any, subject: FunctionAtPoint, allowed: Callable[[NDArray], NDArray]
 ) -> Iterator[str]:
     """Check that the primal value returned with a derivative equals f(x)."""
     if subject.structure is not None:
@@ -159,9 +162,9 @@ def primal(
     except TypeError:
         yield f"{source} returns {type(value).__name__} as the value of f"
         return
-    outputs = [p.example for p in subject.kept]
+    outputs = [p.example for p in subject.active_outputs]
     if len(arrays) == len(subject.outputs) != len(outputs):
-        arrays = tuple(arrays[p.position] for p in subject.kept)
+        arrays = tuple(arrays[p.position] for p in subject.active_outputs)
     shapes, expected = [a.shape for a in arrays], [o.shape for o in outputs]
     if shapes != expected:
         yield f"{source} returns values of shapes {shapes}, but f returns {expected}"
@@ -177,9 +180,9 @@ def primal(
         yield f"the primal value that {source} returns differs from f(x) by {worst:.3g}"
 
 
-def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
+def none_directions(d: AnalyticDerivative, share: float) -> Iterator[str]:
     """Check that a cotangent or tangent of None counts as zeros, for all arguments and for each."""
-    parts, what = d.taken, "cotangent" if d.form == "vjp" else "tangent"
+    parts, what = d.direction_segments, "cotangent" if d.form == "vjp" else "tangent"
     patterns: list[list[Any]] = [[None] * len(parts)]
     if len(parts) > 1:
         for k in range(len(parts)):
@@ -205,7 +208,7 @@ def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
 
 
 def adjoint(
-    one: GivenDerivative, other: GivenDerivative, random: np.random.Generator, share: float
+    one: AnalyticDerivative, other: AnalyticDerivative, random: np.random.Generator, share: float
 ) -> tuple[bool, str | None]:
     """
     Check that <w, Jv> = <J'w, v> for random v and w and two forms of J, up to a share of the terms.
@@ -238,11 +241,11 @@ def adjoint(
     )
 
 
-def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
+def batches(d: AnalyticDerivative, random: np.random.Generator) -> Iterator[str]:
     """Check that a call with a batch of two directions agrees with two single calls."""
     directions = np.stack([direction(d, random), direction(d, random)])
     try:
-        result = d.together(directions)
+        result = d.batch_products(directions)
     except WrongFormError:
         raise
     except Exception as error:
@@ -258,13 +261,13 @@ def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
             return
 
 
-def natural_size(d: GivenDerivative) -> NDArray:
+def natural_size(d: AnalyticDerivative) -> NDArray:
     """Return the magnitude of the terms of a derivative, in case they cancel."""
     results, units = _finite(d.subject.rounded), d.subject.units
     return max_abs(results) / units if d.form == "vjp" else results / units.min()
 
 
-def cancelled(d: GivenDerivative, w: NDArray, v: NDArray) -> float:
+def cancelled(d: AnalyticDerivative, w: NDArray, v: NDArray) -> float:
     """Return the rounding error of <w, Jv> if all terms of J cancel."""
     results, units = _finite(d.subject.rounded[: len(w)]), d.subject.units[: len(v)]
     return float(rounding_error(d, norm(w * results) * norm(v / units)))
@@ -274,7 +277,7 @@ def _finite(values: NDArray) -> NDArray:
     return np.where(np.isfinite(values), values, 0.0)
 
 
-def direction(d: GivenDerivative, random: np.random.Generator) -> NDArray:
+def direction(d: AnalyticDerivative, random: np.random.Generator) -> NDArray:
     """Draw a cotangent or a tangent whose magnitudes span some decades."""
     size = d.subject.rows if d.form == "vjp" else d.subject.columns
     return drawn(size, random, d.subject.eps) * scales(size, random)
@@ -301,7 +304,7 @@ def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:
     return np.asarray(drawn * (1 + 1j) if like.dtype.kind == "c" else drawn, like.dtype)
 
 
-def rounding_error(d: GivenDerivative, terms: Any) -> Any:
+def rounding_error(d: AnalyticDerivative, terms: Any) -> Any:
     """Return a bound on the rounding error of sums of terms of some magnitude."""
     eps = d.subject.eps
     # The spacing of subnormal numbers is larger than eps times their size.

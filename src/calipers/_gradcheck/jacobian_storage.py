@@ -49,13 +49,13 @@ class Compact:
         """Return a vector times the matrix."""
         return np.bincount(self._columns, w[self.indices] * self.data, self.shape[1])
 
-    def __getitem__(self, places: tuple[NDArray, NDArray]) -> NDArray:
+    def __getitem__(self, index: tuple[NDArray, NDArray]) -> NDArray:
         """Return the entries at rows and columns."""
-        rows, columns = places
-        stored, asked = places_of(self), self.shape[0] * columns + rows
-        found = np.searchsorted(stored, asked)
-        known = np.append(stored, -1)[found] == asked
-        return np.where(known, np.append(self.data, 0.0)[found], 0.0)
+        rows, columns = index
+        stored, wanted = column_major_indices(self), self.shape[0] * columns + rows
+        insertion = np.searchsorted(stored, wanted)
+        is_stored = np.append(stored, -1)[insertion] == wanted
+        return np.where(is_stored, np.append(self.data, 0.0)[insertion], 0.0)
 
     def toarray(self) -> NDArray:
         """Return the matrix as an array."""
@@ -69,21 +69,21 @@ def compact(matrix: NDArray) -> NDArray | Compact:
     if matrix.nbytes < _LARGE:
         return matrix
     flat = matrix.reshape(-1)
-    places = nonzeros(flat, int(SPARSE * flat.size))
-    if places is None:
+    indices = nonzeros(flat, int(SPARSE * flat.size))
+    if indices is None:
         return matrix
     count, size = matrix.shape
-    return Compact.of(*np.divmod(places, size), flat[places], (count, size))
+    return Compact.of(*np.divmod(indices, size), flat[indices], (count, size))
 
 
 def nonzeros(flat: NDArray, most: int) -> NDArray | None:
     """Return the indices of nonzero doubles; None if there are more than `most`."""
-    places = np.empty(min(most, flat.size) + WORD, np.int64)
-    count = NONZEROS[None](flat.view(np.int64), places)
-    return places[:count].copy() if 0 <= count <= most else None
+    indices = np.empty(min(most, flat.size) + WORD, np.int64)
+    count = NONZEROS[None](flat.view(np.int64), indices)
+    return indices[:count].copy() if 0 <= count <= most else None
 
 
-def places_of(matrix: Any) -> NDArray:
+def column_major_indices(matrix: Any) -> NDArray:
     """Return the column-major indices of the stored entries of a sparse matrix."""
     rows, columns = matrix.shape
     return np.asarray(np.repeat(rows * np.arange(columns), np.diff(matrix.indptr)) + matrix.indices)
@@ -103,12 +103,12 @@ def entries_of_both(one: Any, other: Any) -> tuple[NDArray, NDArray]:
     same = np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices)
     if same:
         return one.data, other.data
-    places = places_of(one), places_of(other)
-    every = np.union1d(*places)
-    found = np.zeros((2, len(every)))
-    for values, own, matrix in zip(found, places, (one, other), strict=True):
-        values[np.searchsorted(every, own)] = matrix.data
-    return found[0], found[1]
+    indices = column_major_indices(one), column_major_indices(other)
+    every = np.union1d(*indices)
+    filled = np.zeros((2, len(every)))
+    for values, stored, matrix in zip(filled, indices, (one, other), strict=True):
+        values[np.searchsorted(every, stored)] = matrix.data
+    return filled[0], filled[1]
 
 
 class Rows:
@@ -121,33 +121,34 @@ class Rows:
     def __init__(self, count: int, size: int) -> None:
         self.shape = count, size
         self.whole: NDArray | None = None  # the whole matrix, if it is not sparse
-        self._found: dict[int, tuple[NDArray, NDArray]] = {}  # by first row: indices and values
+        # Indices and values of the nonzeros of each block, by its first row.
+        self._sparse_blocks: dict[int, tuple[NDArray, NDArray]] = {}
         self._stored = 0
         self._one_at_a_time = Lock()
 
     def fill(self, first: int, last: int, store: Store, step: int = 0) -> None:
         """Call ``store(first row, array for rows)`` for a range of rows, `step` at a time."""
-        step = max(1, min(step or together(self.shape[1]), last - first))
-        room: NDArray | None = None
+        step = max(1, min(step or rows_per_block(self.shape[1]), last - first))
+        scratch: NDArray | None = None
         for start in range(first, last, step):
             stop = min(start + step, last)
             if self.whole is not None:
                 store(start, self.whole[start:stop])
                 continue
-            if room is None:
-                room = aligned((step, self.shape[1]), np.dtype(float))
-            rows = room[: stop - start]
+            if scratch is None:
+                scratch = aligned((step, self.shape[1]), np.dtype(float))
+            rows = scratch[: stop - start]
             store(start, rows)
-            self._keep(start, rows)
+            self._store(start, rows)
 
-    def _keep(self, first: int, rows: NDArray) -> None:
+    def _store(self, first: int, rows: NDArray) -> None:
         flat, most = rows.reshape(-1), int(SPARSE * self.shape[0] * self.shape[1])
-        places = nonzeros(flat, most)
+        indices = nonzeros(flat, most)
         with self._one_at_a_time:
-            if self.whole is None and places is not None:
-                self._stored += len(places)
+            if self.whole is None and indices is not None:
+                self._stored += len(indices)
                 if self._stored <= most:
-                    self._found[first] = places, flat[places]
+                    self._sparse_blocks[first] = indices, flat[indices]
                     return
             if self.whole is None:
                 self.whole = self._expanded()
@@ -155,9 +156,9 @@ class Rows:
 
     def _expanded(self) -> NDArray:
         whole = np.zeros(self.shape)
-        for first, (places, numbers) in self._found.items():
-            whole[first:].reshape(-1)[places] = numbers
-        self._found.clear()
+        for first, (indices, numbers) in self._sparse_blocks.items():
+            whole[first:].reshape(-1)[indices] = numbers
+        self._sparse_blocks.clear()
         return whole
 
     def combined(self, weights: NDArray) -> NDArray:
@@ -174,9 +175,9 @@ class Rows:
             out[:] = self.whole[first:last]
         else:
             row, column, numbers = self._entries
-            own = slice(*np.searchsorted(row, (first, last)))
+            span = slice(*np.searchsorted(row, (first, last)))
             out[:] = 0
-            out[row[own] - first, column[own]] = numbers[own]
+            out[row[span] - first, column[span]] = numbers[span]
 
     def times(self, v: NDArray) -> NDArray:
         """Return the matrix times a vector."""
@@ -193,12 +194,12 @@ class Rows:
     def _entries(self) -> tuple[NDArray, NDArray, NDArray]:
         """Rows, columns and values of the nonzeros in row-major order, once all rows are stored."""
         size = self.shape[1]
-        parts = sorted(self._found.items())
-        places = [size * first + places for first, (places, _) in parts]
-        row, column = np.divmod(np.concatenate(places or [np.empty(0, np.int64)]), max(size, 1))
+        parts = sorted(self._sparse_blocks.items())
+        flat = [size * first + indices for first, (indices, _) in parts]
+        row, column = np.divmod(np.concatenate(flat or [np.empty(0, np.int64)]), max(size, 1))
         return row, column, np.concatenate([numbers for _, (_, numbers) in parts] or [np.empty(0)])
 
 
-def together(size: int) -> int:
+def rows_per_block(size: int) -> int:
     """Return the number of rows of `size` numbers that fit into a block."""
     return max(1, _BLOCK_BYTES // max(1, 8 * size))

@@ -8,10 +8,10 @@ import numpy as np
 
 from .._core.protocols import NDArray
 from .._derivatives.precision import SPACINGS, rounding_format
-from .analytic import GivenDerivative
+from .analytic import AnalyticDerivative
 from .basis_vectors import UnitVectors
 from .entry_rules import Rule
-from .flatten import largest_by_part
+from .flatten import largest_by_segment
 from .invariants import (
     SCALE,
     direction,
@@ -29,7 +29,7 @@ _FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # exact 
 
 
 def linearity(
-    d: GivenDerivative,
+    d: AnalyticDerivative,
     random: np.random.Generator,
     tolerance: float,
     rule: Rule,
@@ -47,8 +47,8 @@ def linearity(
     if d.form == "jac":
         return
     v = direction(d, random)
-    if d.asked is not None:  # f has been called at other points since
-        v = SCALE * d.asked[0]
+    if d.first_product is not None:  # f has been called at other points since
+        v = SCALE * d.first_product[0]
     w = random.choice(_FEW_BITS, len(v)) * scales(len(v), random)
     zero = d.applied(np.zeros_like(v))
     what = "cotangent" if d.form == "vjp" else "tangent"
@@ -63,8 +63,8 @@ def linearity(
         )
         return
     of_v, of_w = d.applied(v), d.applied(w)
-    if d.asked is not None:
-        d.strays = largest_difference(of_v, SCALE * d.asked[1]) > SCALE * tolerance
+    if d.first_product is not None:
+        d.varies = largest_difference(of_v, SCALE * d.first_product[1]) > SCALE * tolerance
     # No element of v is 0: infinite entries show in d(v), too, and are judged one by one.
     if np.any(np.isnan(zero) & np.isfinite(of_v)):
         yield f"{d.name} returns NaN for a zero {what}, but finite values for a nonzero one"
@@ -75,12 +75,14 @@ def linearity(
         size, errors = sizes
     natural = natural_size(d)
     lengths = 16 * np.abs(v) + np.abs(w)
-    terms = np.fmax(largest_by_part(size, d.given), natural) * np.sum(lengths)
+    terms = np.fmax(largest_by_segment(size, d.result_segments), natural) * np.sum(lengths)
     allowed = 32 * tolerance * max(max_abs(v), max_abs(w)) + rounding_error(d, terms)
     if eps > d.subject.eps:
         allowed = allowed + eps * terms
     allowed = allowed + rule.rtol * size * np.sqrt(np.sum(lengths**2))
-    allowed = allowed + (rule.atol + largest_by_part(errors, d.given)) * np.sum(lengths)
+    allowed = allowed + (rule.atol + largest_by_segment(errors, d.result_segments)) * np.sum(
+        lengths
+    )
 
     def is_off(value: NDArray, expected: NDArray, residual: partial[NDArray], noise: float) -> bool:
         difference = np.abs(value - expected)
@@ -122,7 +124,12 @@ _OF_SMALL = "v/65536"
 
 
 def _in_both_ways(
-    d: GivenDerivative, v: NDArray, w: NDArray, of_v: NDArray, of_w: NDArray, unit_rows: Rows | None
+    d: AnalyticDerivative,
+    v: NDArray,
+    w: NDArray,
+    of_v: NDArray,
+    of_w: NDArray,
+    unit_rows: Rows | None,
 ) -> dict[str, tuple[NDArray, NDArray]]:
     """Return the results of d for combinations of v and w, and those that linearity implies."""
     both = {
@@ -135,7 +142,7 @@ def _in_both_ways(
     return both
 
 
-def _not_linear(text: str, v: NDArray, w: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
+def _not_linear(text: str, v: NDArray, w: NDArray, d: AnalyticDerivative, turn: Move) -> NDArray:
     """Return the residual of one of the tested identities at a perturbed point."""
     v, w = turn(v), turn(w)
     of_v = d.applied(v)
@@ -148,13 +155,13 @@ def _not_linear(text: str, v: NDArray, w: NDArray, d: GivenDerivative, turn: Mov
     return np.asarray(value - expected)
 
 
-def _by_layout(v: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
+def _by_layout(v: NDArray, d: AnalyticDerivative, turn: Move) -> NDArray:
     """Return the change of the result for v with the strides of v."""
     return np.asarray(d.applied(turn(v), contiguous=False) - d.applied(turn(v)))
 
 
 def _rounding_of_direction(
-    d: GivenDerivative,
+    d: AnalyticDerivative,
     w: NDArray,
     of_w: NDArray,
     noise: NDArray,
@@ -169,11 +176,11 @@ def _rounding_of_direction(
     """
     what = "cotangent" if d.form == "vjp" else "tangent"
     units = np.copysign(np.exp2(np.frexp(w)[1] - 1.0), w)
-    for taken in d.taken if formats else ():
+    for taken in d.direction_segments if formats else ():
         shift = np.zeros(len(w))
         shift[taken.start : taken.stop] = units[taken.start : taken.stop]
         results = {0.0: of_w}
-        for output in d.given:
+        for output in d.result_segments:
             block = slice(output.start, output.stop)
             perturb = partial(_perturbed, d, shift=shift, block=block, noise=noise)
             name = rounding_format(partial(perturb, w, results), formats)
@@ -196,7 +203,7 @@ def _numbers_of(name: str, units: NDArray, random: np.random.Generator) -> Itera
 
 
 def _perturbed(
-    d: GivenDerivative,
+    d: AnalyticDerivative,
     w: NDArray,
     results: dict[float, NDArray],
     share: float,

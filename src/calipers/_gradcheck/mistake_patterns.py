@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .._core.protocols import NDArray
-from .flatten import Part
+from .flatten import Segment
 
 # Blocks are transposed: their rows are columns of the Jacobian, and are called so in messages.
 AXIS_NAMES = ("column", "row")
@@ -27,7 +27,7 @@ def explains(claim: NDArray, analytic: NDArray, expected: NDArray, at: tuple[int
 
 
 def row_or_column_mistake(
-    analytic: NDArray, expected: NDArray, out: Part, part: Part, at: tuple[int, int]
+    analytic: NDArray, expected: NDArray, out: Segment, part: Segment, at: tuple[int, int]
 ) -> str | None:
     """Describe a mistake in the rows or columns of a block that explains its error at an index."""
     if blocks_agree(analytic, expected) or not (
@@ -43,7 +43,7 @@ def row_or_column_mistake(
 
 
 def reordered(
-    analytic: NDArray, expected: NDArray, out: Part, part: Part, at: tuple[int, int]
+    analytic: NDArray, expected: NDArray, out: Segment, part: Segment, at: tuple[int, int]
 ) -> str | None:
     """Recognize rows or columns in a different order."""
     for axis, (name, segment) in enumerate(zip(AXIS_NAMES, (part, out), strict=True)):
@@ -68,7 +68,7 @@ def reordered(
     return None
 
 
-def _order(analytic: NDArray, expected: NDArray, segment: Part) -> str:
+def _order(analytic: NDArray, expected: NDArray, segment: Segment) -> str:
     """Describe an order of rows that is reversed or shifted by one."""
     shape = segment.example.shape
     if segment.example.dtype.kind == "c":
@@ -84,7 +84,7 @@ def _order(analytic: NDArray, expected: NDArray, segment: Part) -> str:
     return ""
 
 
-def mixed(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | None:
+def mixed(analytic: NDArray, expected: NDArray, out: Segment, part: Segment) -> str | None:
     """Recognize axes along which elements should not depend on each other."""
     more, less = _axes(analytic, expected, out, part)
     if not more:
@@ -95,7 +95,7 @@ def mixed(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | 
 
 
 def _axes(
-    analytic: NDArray, expected: NDArray, out: Part, part: Part
+    analytic: NDArray, expected: NDArray, out: Segment, part: Segment
 ) -> tuple[list[int], list[int]]:
     """Return the axes along which only the analytic block, or only the expected one, mixes."""
     a, b = part.example, out.example
@@ -125,7 +125,7 @@ def _named(axes: list[int]) -> str:
 
 
 def multiples(
-    analytic: NDArray, expected: NDArray, out: Part, part: Part, at: tuple[int, int]
+    analytic: NDArray, expected: NDArray, out: Segment, part: Segment, at: tuple[int, int]
 ) -> str | None:
     """Recognize rows or columns that have a factor each."""
     for axis, segment in enumerate((part, out)):

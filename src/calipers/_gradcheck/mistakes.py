@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._core.protocols import NDArray
-from .columns import Jacobian, taken
+from .columns import Jacobian, select_columns
 from .entry_rules import FAIL, default_resolution
-from .flatten import Part, part_at
+from .flatten import Segment, segment_at
 from .mistake_patterns import CLOSE, assigned, blocks_agree, explains, row_or_column_mistake
-from .point import Subject
+from .point import FunctionAtPoint
 from .report_data import Entry
 
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
@@ -24,7 +24,7 @@ _FEW = 32  # inputs up to which blocks are compared with those of all others
 class BlockDiagnosis:
     """Compare wrong blocks of the analytic Jacobian with the numerical columns."""
 
-    subject: Subject
+    subject: FunctionAtPoint
     jacobians: dict[str, Jacobian]  # by the keyword of the derivative
     forms: dict[str, str]
     numerical: dict[int, NDArray]
@@ -35,9 +35,9 @@ class BlockDiagnosis:
         expected = self.numerical.get(entry.column)
         if expected is None:
             return None
-        out = part_at(self.subject.kept, entry.output)
-        part, rows = part_at(self.subject.active, entry.input), _range(out)
-        (analytic,) = taken(self.jacobians[entry.form], np.array([entry.column]))
+        out = segment_at(self.subject.active_outputs, entry.output)
+        part, rows = segment_at(self.subject.active, entry.input), _range(out)
+        (analytic,) = select_columns(self.jacobians[entry.form], np.array([entry.column]))
         text = _factor(analytic[rows], expected[rows], self._least)
         if text is not None:
             return f"all of d {out.label} / d {part.element(entry.column)} is {text}"
@@ -62,7 +62,8 @@ class BlockDiagnosis:
 
     def _block(self, name: str, output: int, position: int, worst: Entry) -> str | None:
         """Describe a block, if the description holds for its worst entry."""
-        out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
+        out = segment_at(self.subject.active_outputs, output)
+        part = segment_at(self.subject.active, position)
         if self._is_large(part) or worst.column not in self.numerical:
             return None
         blocks = self._analytic_and_expected(name, part)
@@ -83,12 +84,12 @@ class BlockDiagnosis:
         """The relative size below which wrong entries are not considered."""
         return default_resolution(self.subject.eps)
 
-    def _is_large(self, part: Part) -> bool:
+    def _is_large(self, part: Segment) -> bool:
         return (part.stop - part.start) * self.subject.rows > _MOST
 
-    def _analytic_and_expected(self, name: str, part: Part) -> tuple[NDArray, NDArray]:
+    def _analytic_and_expected(self, name: str, part: Segment) -> tuple[NDArray, NDArray]:
         """Return the analytic and the expected block, a row for each number of an input."""
-        analytic = taken(self.jacobians[name], np.arange(part.start, part.stop))
+        analytic = select_columns(self.jacobians[name], np.arange(part.start, part.stop))
         expected = analytic.copy()  # a column that was never in doubt is right
         for column, value in self.numerical.items():
             if part.start <= column < part.stop:
@@ -96,13 +97,13 @@ class BlockDiagnosis:
         return analytic, expected
 
     def _swapped(
-        self, blocks: tuple[NDArray, NDArray], out: Part, part: Part, name: str
+        self, blocks: tuple[NDArray, NDArray], out: Segment, part: Segment, name: str
     ) -> str | None:
         """Recognize the block of another output or input."""
         analytic, expected = (block[:, _range(out)] for block in blocks)
         if blocks_agree(analytic, expected):
             return None
-        for other in self.subject.kept:
+        for other in self.subject.active_outputs:
             other_analytic, other_expected = (block[:, _range(other)] for block in blocks)
             if analytic.shape == other_expected.shape and blocks_agree(analytic, other_expected):
                 return f"it is d {other.label} / d {part.label}{_mutual(other_analytic, expected)}"
@@ -124,15 +125,15 @@ def _mutual(claimed: NDArray, expected: NDArray) -> str:
     return ": the two are swapped" if blocks_agree(claimed, expected) else ""
 
 
-def _range(part: Part) -> slice:
+def _range(part: Segment) -> slice:
     return slice(part.start, part.stop)
 
 
 def _whole(
     analytic: NDArray,
     expected: NDArray,
-    out: Part,
-    part: Part,
+    out: Segment,
+    part: Segment,
     form: str,
     at: tuple[int, int],
     least: float,
@@ -147,7 +148,7 @@ def _whole(
 
 
 def _conjugate(
-    analytic: NDArray, expected: NDArray, out: Part, part: Part, form: str
+    analytic: NDArray, expected: NDArray, out: Segment, part: Segment, form: str
 ) -> str | None:
     """Recognize a complex block whose numbers are conjugated."""
     complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
@@ -165,7 +166,7 @@ def _conjugate(
     return None
 
 
-def _turned(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | None:
+def _turned(analytic: NDArray, expected: NDArray, out: Segment, part: Segment) -> str | None:
     """Recognize a transposed block, or one with two axes of its input or output swapped."""
     if analytic.shape[0] == analytic.shape[1] and blocks_agree(analytic, expected.T):
         return "it is the transpose of the right one"
@@ -176,7 +177,7 @@ def _turned(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str 
     return _symmetric(analytic, expected, part)
 
 
-def _symmetric(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
+def _symmetric(analytic: NDArray, expected: NDArray, part: Segment) -> str | None:
     """Recognize a derivative for symmetric matrices; gradcheck perturbs one element at a time."""
     if part.example.ndim < 2 or part.example.shape[-1] != part.example.shape[-2]:
         return None
@@ -198,7 +199,7 @@ def _symmetric(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
     return _one_sided(analytic, expected, part)
 
 
-def _one_sided(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
+def _one_sided(analytic: NDArray, expected: NDArray, part: Segment) -> str | None:
     """Recognize that f reads one triangle of a symmetric matrix, as factorizations do."""
     rows, columns = np.indices(part.example.shape[-2:])
     folded = analytic + _transposed(analytic, part)
@@ -216,18 +217,18 @@ def _one_sided(analytic: NDArray, expected: NDArray, part: Part) -> str | None:
     return None
 
 
-def _is_diagonal(part: Part) -> NDArray:
+def _is_diagonal(part: Segment) -> NDArray:
     """Return True for numbers of an input on the diagonal of its last two axes."""
     return _is_among(np.eye(*part.example.shape[-2:]) == 1, part)
 
 
-def _is_among(mask: NDArray, part: Part) -> NDArray:
+def _is_among(mask: NDArray, part: Segment) -> NDArray:
     """Return True for numbers of an input where a mask of its last two axes is True."""
     where = np.broadcast_to(mask, part.example.shape).ravel()
     return np.repeat(where, (part.stop - part.start) // max(1, where.size))
 
 
-def _transposed(rows: NDArray, part: Part) -> NDArray:
+def _transposed(rows: NDArray, part: Segment) -> NDArray:
     """Swap the last two axes of the array that rows belong to, if they have equal length."""
     shape = part.example.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
@@ -277,7 +278,7 @@ def _ratio(analytic: NDArray, expected: NDArray) -> float | None:
     return factor if np.isfinite(factor) and blocks_agree(analytic, factor * expected) else None
 
 
-def _averaged(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str:
+def _averaged(analytic: NDArray, expected: NDArray, out: Segment, part: Segment) -> str:
     """Recognize a factor that is the length of an axis: a mean instead of a sum, or vice versa."""
     factor = _ratio(analytic, expected)
     if part.example.size == out.example.size:
@@ -295,7 +296,7 @@ def _averaged(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> st
     return ""
 
 
-def _reduction(analytic: NDArray, expected: NDArray, out: Part, part: Part) -> str | None:
+def _reduction(analytic: NDArray, expected: NDArray, out: Segment, part: Segment) -> str | None:
     """Recognize missing entries, as of a gradient not summed over a broadcast axis."""
     there = analytic != 0
     short = (expected != 0) & ~there

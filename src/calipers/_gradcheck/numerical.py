@@ -30,9 +30,9 @@ from .._execution.run import Progress, run, run_parts
 from .._execution.workers import Store
 from .._kernels.ladder import NATURAL_LENGTH
 from .entry_rules import Rule, rounding_of
-from .flatten import Part
+from .flatten import Segment
 from .numerical_gradient import NumericalGradient
-from .point import Subject
+from .point import FunctionAtPoint
 from .refine import SOME, Below, Refinement
 
 _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two and four
@@ -58,8 +58,8 @@ class ExecutionPolicy:
 class FiniteDifferences:
     """The numerical derivative of f with respect to one input, computed by column on demand."""
 
-    subject: Subject
-    part: Part
+    subject: FunctionAtPoint
+    part: Segment
     problem: Problem
     coarse: Steps
     exact: Ladders | Repeated | ComplexSteps  # estimates its errors
@@ -248,8 +248,8 @@ class FiniteDifferences:
 
 
 def plan_differences(
-    subject: Subject,
-    part: Part,
+    subject: FunctionAtPoint,
+    part: Segment,
     method: str,
     step: Any,
     scale: Any,
@@ -298,7 +298,7 @@ def _small(problem: Problem, eps: float) -> NDArray:
 
 
 def _planned(
-    subject: Subject,
+    subject: FunctionAtPoint,
     problem: Problem,
     method: str,
     step: Any,

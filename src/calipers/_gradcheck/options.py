@@ -17,7 +17,7 @@ from .containers import holds_arrays
 from .entry_rules import INCONCLUSIVE, NONSMOOTH, Rule
 from .report import CalipersWarning
 
-_OWN_NAMES = {"vjp": "vjp", "jvp": "jvp"}
+_FORM_NAMES = {"vjp": "vjp", "jvp": "jvp"}
 SWITCHES = {"vjp": "check_backward_ad", "jvp": "check_forward_ad"}
 TESTS = {  # the form of the derivative that each option tests
     "check_undefined_grad": "vjp",
@@ -80,8 +80,8 @@ def _is_pair(bounds: Any) -> bool:
 
 def require_functions(f: Callable[..., Any], **derivatives: Callable[..., Any] | None) -> None:
     """Raise if f or a derivative that is passed is not callable."""
-    given = {name: call for name, call in derivatives.items() if call is not None}
-    require_callable(f=f, **given)
+    supplied = {name: call for name, call in derivatives.items() if call is not None}
+    require_callable(f=f, **supplied)
 
 
 def require_seed(seed: Any) -> None:
@@ -101,10 +101,10 @@ def positions_of(outputs: Any) -> tuple[int, ...]:
 
 
 def require_tested(
-    asked: Mapping[str, Any],
+    options: Mapping[str, Any],
     checked: Container[str],
     switches: Mapping[str, str],
-    names: Mapping[str, str] = _OWN_NAMES,
+    names: Mapping[str, str] = _FORM_NAMES,
 ) -> None:
     """
     Refuse tests of a form of the derivative that is not checked.
@@ -113,7 +113,7 @@ def require_tested(
     called.
     """
     for option, form in TESTS.items():
-        if asked.get(option) and form not in checked:
+        if options.get(option) and form not in checked:
             name = names[form]
             how = f"set {switches[form]}=True" if form in switches else f"pass {name}="
             msg = f"{option}=True tests {name}, which is not checked: {how}, or omit {option}"
@@ -209,7 +209,7 @@ class Settings:
         """Return the method and the steps for each differentiable input."""
         step = self.step if self.eps is None else self.eps
         each = steps_for(count, step=step, scale=self.scale, bounds=self.bounds)
-        return [{"method": self.method, **own} for own in each]
+        return [{"method": self.method, **options} for options in each]
 
     def chosen(self, available: Container[str], of_library: bool) -> dict[str, bool]:
         """

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from .._core.protocols import NDArray
-from .analytic import GivenDerivative
+from .analytic import AnalyticDerivative
 from .basis_vectors import unit_vector
 from .columns import Sizes
 from .entry_rules import FAIL, PASS, SURE, Rule, few_roundings
-from .flatten import largest_by_part, moduli
-from .point import Subject
+from .flatten import largest_by_segment, moduli
+from .point import FunctionAtPoint
 from .summary import FlaggedEntries
 
 Move = Callable[[NDArray], NDArray]
@@ -26,8 +26,8 @@ _MORE = 64.0  # rounding of f is at most this many times that at a few nearby po
 
 
 def perturbation_error(
-    d: GivenDerivative,
-    evaluate: Callable[[GivenDerivative, Move], Any],
+    d: AnalyticDerivative,
+    evaluate: Callable[[AnalyticDerivative, Move], Any],
     random: np.random.Generator,
 ) -> Any:
     """
@@ -37,15 +37,15 @@ def perturbation_error(
     """
 
     def answer(move: Move) -> Any:
-        return _evaluate_at(d, lambda other: evaluate(other, move), d.subject.moved(move))
+        return _evaluate_at(d, lambda other: evaluate(other, move), d.subject.perturbed(move))
 
     here = np.array(evaluate(d, lambda numbers: numbers))
     return _CHANGES * _largest(lambda: _second_difference(answer, here, d.subject.eps, random))
 
 
 def rounding_magnitude(
-    d: GivenDerivative,
-    evaluate: Callable[[GivenDerivative, float], Any],
+    d: AnalyticDerivative,
+    evaluate: Callable[[AnalyticDerivative, float], Any],
     random: np.random.Generator,
 ) -> Any:
     """
@@ -61,13 +61,13 @@ def rounding_magnitude(
 
     def elsewhere() -> Any:
         times = random.uniform(1, 2)
-        return _evaluate_at(d, lambda other: evaluate(other, times), d.subject.moved(nearer))
+        return _evaluate_at(d, lambda other: evaluate(other, times), d.subject.perturbed(nearer))
 
     here = np.array(evaluate(d, 1.0))
     return _OTHERS * _largest(lambda: elsewhere() - here)
 
 
-def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
+def all_rounding(subject: FunctionAtPoint, random: np.random.Generator) -> NDArray:
     """
     Return by how much rounding changes results of f that nothing else changes, and 0 for others.
 
@@ -79,27 +79,27 @@ def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
         size = np.abs(x[np.isfinite(x)]).max(initial=1.0)
         return np.asarray(x + random.uniform(-_SHARE, _SHARE, x.shape) * size)
 
-    def bend(at: Subject, value: NDArray) -> NDArray:
+    def bend(at: FunctionAtPoint, value: NDArray) -> NDArray:
         return np.asarray(
             np.abs(_second_difference(partial(_value, at), value, subject.eps, random))
         )
 
     def farther_off() -> NDArray:
-        there = subject.moved(about)
+        there = subject.perturbed(about)
         value = there.reals_of(there.call())
-        local = largest_by_part(bend(there, value), subject.kept)
+        local = largest_by_segment(bend(there, value), subject.active_outputs)
         subject.calls = there.calls
         return np.asarray(np.maximum(np.abs(value - subject.base) - _MORE * local, 0.0))
 
     near = _largest(lambda: bend(subject, subject.base))
     # One rounding may hide all, and few results show those of few bits.
-    near = largest_by_part(np.fmax(near, subject.eps * subject.rounded), subject.kept)
+    near = largest_by_segment(np.fmax(near, subject.eps * subject.rounded), subject.active_outputs)
     return np.where(_largest(farther_off, np.inf) <= _MORE * near, near, 0.0)
 
 
-def _value(subject: Subject, move: Move) -> NDArray:
+def _value(subject: FunctionAtPoint, move: Move) -> NDArray:
     """Return the results of f at another point."""
-    other = subject.moved(move)
+    other = subject.perturbed(move)
     values = other.reals_of(other.call())
     subject.calls = other.calls
     return values
@@ -138,16 +138,16 @@ def _largest(change: Callable[[], Any], unknown: float = 0.0) -> Any:
 
 
 def _evaluate_at(
-    d: GivenDerivative, evaluate: Callable[[GivenDerivative], Any], subject: Subject
+    d: AnalyticDerivative, evaluate: Callable[[AnalyticDerivative], Any], subject: FunctionAtPoint
 ) -> Any:
     """Return a result of d at another point."""
-    other = replace(d, subject=subject, known=None)
+    other = replace(d, subject=subject, last_matrix=None)
     result = np.array(evaluate(other))
     d.calls = other.calls
     return result
 
 
-def entries_of(d: GivenDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:
+def entries_of(d: AnalyticDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:
     """Return some entries of a derivative, by unit vectors times a number."""
     if d.form == "jac":
         return np.asarray(d.matrix()[rows, columns]).ravel()
@@ -166,8 +166,8 @@ _NONE = np.empty(0, np.int64)
 
 def rounding_only_entries(
     entries: FlaggedEntries,
-    subject: Subject,
-    derivatives: list[GivenDerivative],
+    subject: FunctionAtPoint,
+    derivatives: list[AnalyticDerivative],
     rule: Rule,
     sizes: Sizes | None,
     eps: float,
@@ -186,7 +186,7 @@ def rounding_only_entries(
     nothing = difference <= few_roundings(eps) * subject.natural[rows]
     if sizes is not None:
         nothing |= rule.is_nothing(difference, np.fmax(sizes.rows[rows], sizes.columns[columns]))
-    largest = largest_by_part(moduli([p.example for p in subject.active]), subject.active)
+    largest = largest_by_segment(moduli([p.example for p in subject.active]), subject.active)
     rounding = all_rounding(subject, random)[rows]
     hidden = hides(rounding, analytic, largest[columns])
     hidden &= rule.is_nothing(rounding, np.fmax(subject.sizes[rows], subject.units.max()))

@@ -23,17 +23,17 @@ from .containers import Structure
 from .entry_rules import all_agree
 from .flatten import (
     ComplexOutputs,
-    Part,
     RealBatches,
     RealOutputs,
+    Segment,
     as_outputs,
     has_differences,
     has_fractions,
     labels_of,
-    largest_by_part,
+    largest_by_segment,
     moduli,
-    parts_of,
     real_vector,
+    segments_of,
 )
 from .numerical_gradient import NumericalGradient
 
@@ -99,18 +99,18 @@ def no_batches(position: int) -> None:
 
 
 @dataclass
-class Subject:
+class FunctionAtPoint:
     """
-    A function at a point, with private copies of what it is called with.
+    A function at a point, with private copies of its arguments.
 
-    `active` are the differentiable inputs and `kept` the differentiable outputs, in real numbers.
+    `active` are the segments of the differentiable inputs, `active_outputs` of such outputs.
     """
 
     f: Callable[..., Any]
     values: list[Any]
     kwargs: dict[str, Any]
     scalars: frozenset[int]
-    active: tuple[Part, ...]
+    active: tuple[Segment, ...]
     nondifferentiable: frozenset[int]
     batched: Callable[[int], Callable[..., Any] | None]
     structure: Structure | None = None  # how arguments and results are made of arrays
@@ -118,7 +118,7 @@ class Subject:
     terms: float = 0.0  # size of terms that results may be sums of, should these cancel
     laid_out: Mapping[int, NDArray] = field(default_factory=dict)  # inputs as the caller has them
     output_labels: Sequence[str] | None = None  # if they are not those of outputs
-    kept: tuple[Part, ...] = field(init=False)
+    active_outputs: tuple[Segment, ...] = field(init=False)
     outputs: tuple[NDArray, ...] = field(init=False)
     several: bool = field(init=False)
     base: NDArray = field(init=False)
@@ -156,8 +156,10 @@ class Subject:
         self.outputs = tuple(o.copy() for o in self.outputs)  # f may fill the same buffer again
         every = names or tuple(map(str, range(len(self.outputs))))
         labels = self.output_labels or labels_of("out", every)
-        self.kept = parts_of([self.outputs[k] for k in positions], positions, every, labels)
-        self.base = real_vector([p.example for p in self.kept]) if self.kept else np.empty(0)
+        self.active_outputs = segments_of(
+            [self.outputs[k] for k in positions], positions, every, labels
+        )
+        self.base = real_vector([p.example for p in self.active_outputs])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -170,12 +172,12 @@ class Subject:
 
     @property
     def rows(self) -> int:
-        return self.kept[-1].stop if self.kept else 0
+        return self.active_outputs[-1].stop if self.active_outputs else 0
 
     @cached_property
     def sizes(self) -> NDArray:
         """Magnitudes of the results; both parts of a complex number have its modulus."""
-        return moduli([p.example for p in self.kept])
+        return moduli([p.example for p in self.active_outputs])
 
     @property
     def rounded(self) -> NDArray:
@@ -190,7 +192,7 @@ class Subject:
     @cached_property
     def natural(self) -> NDArray:
         """The largest magnitude of each output, but at most 1, and 1 if all its results are 0."""
-        largest = largest_by_part(self.sizes, self.kept)
+        largest = largest_by_segment(self.sizes, self.active_outputs)
         return np.asarray(np.where(largest == 0, 1.0, np.fmin(1.0, largest)))
 
     @cached_property
@@ -203,7 +205,7 @@ class Subject:
     @cached_property
     def eps(self) -> float:
         """The largest eps among the dtypes of inputs and outputs."""
-        dtypes = [p.example.dtype for p in (*self.active, *self.kept)]
+        dtypes = [p.example.dtype for p in (*self.active, *self.active_outputs)]
         return max((float(np.finfo(d).eps) for d in dtypes), default=2.0**-52)
 
     def arguments(self) -> list[Any]:
@@ -218,8 +220,8 @@ class Subject:
                 lows, highs = limits_of(x, modes_of(x, "", False), options["bounds"])
                 self.limits[part.position] = lows.reshape(x.shape), highs.reshape(x.shape)
 
-    def moved(self, move: Callable[[NDArray], NDArray]) -> "Subject":
-        """Return f at another point: `move` changes all real numbers, within bounds."""
+    def perturbed(self, perturb: Callable[[NDArray], NDArray]) -> "FunctionAtPoint":
+        """Return f at another point: `perturb` changes all real numbers, within bounds."""
         other = copy(self)
         other.__dict__.pop("_handed", None)
         other.values = list(self.values)
@@ -227,15 +229,15 @@ class Subject:
             x = np.array(part.example)
             low, high = self.limits.get(part.position, (-np.inf, np.inf))
             for reals in (x.real, x.imag) if x.dtype.kind == "c" else (x,):
-                np.clip(move(reals), low, high, out=reals, casting="same_kind")
+                np.clip(perturb(reals), low, high, out=reals, casting="same_kind")
             other.values[part.position] = x
         pairs = ((part, other.values[part.position]) for part in self.active)
         other.active = tuple(replace(part, example=x) for part, x in pairs)
         return other
 
-    def changes_with(self, move: Callable[[NDArray], NDArray]) -> bool:
+    def changes_with(self, perturb: Callable[[NDArray], NDArray]) -> bool:
         """Return True if f is defined at other inputs, and its result differs there."""
-        other = self.moved(move)
+        other = self.perturbed(perturb)
         try:
             values = other.reals_of(other.call())
         except Exception:  # f may raise anything where it is not defined
@@ -299,23 +301,23 @@ class Subject:
     @cached_property
     def _real_outputs(self) -> RealOutputs:
         kinds = tuple((o.shape, o.dtype) for o in self.outputs)
-        return RealOutputs(self.f, kinds, tuple(p.position for p in self.kept))
+        return RealOutputs(self.f, kinds, tuple(p.position for p in self.active_outputs))
 
-    def problem(self, part: Part, batches: bool) -> Problem:
+    def problem(self, part: Segment, batches: bool) -> Problem:
         """Return the problem of differentiating f by one input, in batches if f takes them."""
         x = np.array(part.example, order="C")
         before, after, named = self._others(part)
         mode = WIRTINGER if x.dtype.kind == "c" else REAL
         f: Callable[..., Any]
         if self.compiled:
-            f, y = self._inner, self.kept[0].example
+            f, y = self._inner, self.active_outputs[0].example
             out_like = y if self._fills else None
         else:
             f, y, out_like = self._real_outputs, np.asarray(self.base), None
         together = None
         if batches and part.stop - part.start > _FEW:
             together = self._in_batches(part, x, before, after, named)
-        paired = all(p.example.dtype.kind == "c" for p in self.kept)
+        paired = all(p.example.dtype.kind == "c" for p in self.active_outputs)
         rest = before, x, after, named, mode
         if together is not None:
             f, y = together
@@ -330,7 +332,7 @@ class Subject:
 
     def _in_batches(
         self,
-        part: Part,
+        part: Segment,
         x: NDArray,
         before: tuple[Any, ...],
         after: tuple[Any, ...],
@@ -343,7 +345,7 @@ class Subject:
         f = RealBatches(together, part.position, self._real_outputs)
 
         def of_batch(points: NDArray) -> NDArray:
-            return f.together(*before, points, *after, **named)
+            return f.of_batch(*before, points, *after, **named)
 
         def alone(point: NDArray) -> NDArray:
             return f.alone(*before, point, *after, **named)
@@ -351,23 +353,23 @@ class Subject:
         base = base_in_batches(of_batch, alone, x, self.base)
         return None if base is None else (f, base)
 
-    def complex_problem(self, part: Part) -> Problem:
+    def complex_problem(self, part: Segment) -> Problem:
         """Return the problem of differentiating f by one input with complex steps."""
         mode = modes_of(part.example, COMPLEX_STEP, False)
         x = part.example.astype(np.result_type(part.example, np.complex64))
         before, after, named = self._others(part)
-        f, out_like = self._inner, self.kept[0].example if self._fills else None
+        f, out_like = self._inner, self.active_outputs[0].example if self._fills else None
         if self._fills and not self._alone:
             msg = "method='cs' takes a function that stores one result in out_like=, not several"
             raise ValueError(msg)
         one = len(self.active) == 1
         if not (self._fills or (one and self._alone)):
-            f = ComplexOutputs(f, tuple(p.position for p in self.kept), lenient=not one)
+            f = ComplexOutputs(f, tuple(p.position for p in self.active_outputs), lenient=not one)
         scalar = part.position in self.scalars
         self.calls += 1
         return Problem(f, before, x, after, named, mode, scalar, out_like)
 
-    def _others(self, part: Part) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any]]:
+    def _others(self, part: Segment) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any]]:
         """Return copies of the arguments before and after an input, and of those by name."""
         arguments = self.arguments()
         before, after = arguments[: part.position], arguments[part.position + 1 :]
@@ -381,7 +383,7 @@ class Subject:
     @property
     def _alone(self) -> bool:
         """Whether f returns one array, of a dtype that kernels support."""
-        return not self.several and has_differences(self.kept[0].example.dtype)
+        return not self.several and has_differences(self.active_outputs[0].example.dtype)
 
     @property
     def _fills(self) -> bool:

@@ -21,7 +21,7 @@ from .basis_vectors import UnitVectors
 from .columns import Jacobian, Products, Pushed, Sizes
 from .entry_rules import Rule, rounding_of
 from .flatten import real_vector
-from .jacobian_storage import together
+from .jacobian_storage import rows_per_block
 from .numerical import FiniteDifferences
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink
@@ -62,7 +62,7 @@ class Screening:
 
     def _begin(self) -> None:
         """Allocate the buffers of one thread before the first is timed."""
-        self._at_once = together(self.problem.base.size) if self.stores else _AT_ONCE
+        self._at_once = rows_per_block(self.problem.base.size) if self.stores else _AT_ONCE
         self._at_once = max(1, min(self._at_once, self.problem.coordinates))
         self._made: list[_ColumnScreen] = []
         self._spare = [self._new()]
@@ -172,7 +172,7 @@ class Screening:
     def criteria(self, columns: slice | NDArray) -> ColumnCriteria:
         """Return the criteria of the kernels for columns of this input."""
         rule, sizes = self.rule, self.sizes
-        rows = sizes.rows if sizes.known else self._no_limits
+        rows = sizes.rows if sizes.is_complete else self._no_limits
         column_sizes = sizes.columns[self.differences.part.start : self.differences.part.stop]
         numbers = rule.rtol, rule.atol, rule.share, rule.bend
         return ColumnCriteria(
@@ -349,7 +349,7 @@ def rescreen_waiting(screening: Screening, marks: NDArray) -> None:
 def _marks(screening: Screening, start: int, count: int) -> NDArray:
     with contextlib.suppress(SpoiledError):
         marks = _screen_by_policy(screening, start, count)
-        if screening.jvp is None or screening.jvp.asked(count):
+        if screening.jvp is None or screening.jvp.record_calls(count):
             return marks
     screening.begin_anew()  # called one by one, f or its jvp raises the error itself
     return _screen_by_policy(screening, start, count)

@@ -13,14 +13,14 @@ from .._core.arrays import as_dense_array
 from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .._core.types import SecondOptions
-from .analytic import GivenDerivative
+from .analytic import AnalyticDerivative
 from .calls import noncontiguous
 from .entry_rules import few_roundings
 from .flatten import WrongFormError, norm, picked
 from .invariants import ROUNDING, cancelled, largest_difference
 from .options import require_tested
 from .perturb import Move, perturbation_error, rounding_magnitude
-from .point import Subject
+from .point import FunctionAtPoint
 
 _RETURNS = "the first derivative is vjp=, and functions return their results"
 _OF_FIRST = {
@@ -132,9 +132,9 @@ def require_gradcheck_options(checker: Callable[..., Any], options: Mapping[str,
             raise ValueError(msg)
 
 
-def cotangents(subject: Subject, grad_outputs: Any, seed: int) -> tuple[NDArray, ...]:
+def cotangents(subject: FunctionAtPoint, grad_outputs: Any, seed: int) -> tuple[NDArray, ...]:
     """Return the caller's cotangents of the differentiable outputs, or draw some in [-1, 1)."""
-    examples = [p.example for p in subject.kept]
+    examples = [p.example for p in subject.active_outputs]
     if grad_outputs is not None:
         arrays = [np.asarray(as_dense_array(w, "grad_outputs")) for w in as_tuple(grad_outputs)]
         for w in arrays:
@@ -165,13 +165,13 @@ def _drawn(random: np.random.Generator, like: NDArray) -> NDArray:
 _NATURAL = 1.0  # magnitude of the terms that large results of a nonlinear f are computed from
 
 
-def terms_of(subject: Subject, w: tuple[NDArray, ...]) -> float:
+def terms_of(subject: FunctionAtPoint, w: tuple[NDArray, ...]) -> float:
     """
     Return the magnitude of the terms that the gradient of <w, f> may be a sum of.
 
     For softmax it is ``y * (w - <w, y>)``: where y is 1 or 0, only rounding of w remains.
     """
-    pairs = zip(w, subject.kept, strict=True)
+    pairs = zip(w, subject.active_outputs, strict=True)
     terms = [np.abs(a) * np.fmin(np.abs(p.example), _NATURAL) for a, p in pairs]
     return float(sum(np.sum(x[np.isfinite(x)], dtype=float) for x in terms))
 
@@ -180,7 +180,7 @@ def terms_of(subject: Subject, w: tuple[NDArray, ...]) -> float:
 class Gradient:
     """The gradient of <w, f> as a function of the inputs and of w, and its derivatives."""
 
-    subject: Subject
+    subject: FunctionAtPoint
     vjp: Callable[..., Any]
     vjp_vjp: Callable[..., Any] | None
     vjp_jvp: Callable[..., Any] | None
@@ -216,11 +216,11 @@ class Gradient:
             raise
         count = len(result) if isinstance(result, (tuple, list)) else 1
         chosen, every = (len(x) for x in (self.subject.active, inputs))
-        if count - len(self.subject.kept) not in (chosen, every):
+        if count - len(self.subject.active_outputs) not in (chosen, every):
             msg = (
                 f"vjp_vjp returned {count} gradient{'s' * (count != 1)}, expected "
-                f"{chosen + len(self.subject.kept)}: one for each differentiable input, and one "
-                f"for each cotangent"
+                f"{chosen + len(self.subject.active_outputs)}: one for each differentiable input, "
+                f"and one for each cotangent"
             )
             raise WrongFormError(msg)
         return result
@@ -244,7 +244,7 @@ def _flat(result: Any) -> Any:
     return result
 
 
-def layout(spread: Subject, contiguous: Subject) -> str | None:
+def layout(spread: FunctionAtPoint, contiguous: FunctionAtPoint) -> str | None:
     """Check that the gradient for a cotangent does not depend on its memory layout."""
     other = contiguous.base
     worst = largest_difference(spread.base, other)
@@ -257,7 +257,7 @@ def layout(spread: Subject, contiguous: Subject) -> str | None:
 
 
 def skewness(
-    derivatives: Sequence[GivenDerivative], size: int, share: float, tolerance: float, seed: int
+    derivatives: Sequence[AnalyticDerivative], size: int, share: float, tolerance: float, seed: int
 ) -> str | None:
     """
     Check that second derivatives with respect to the first `size` real numbers are symmetric.
@@ -274,11 +274,11 @@ def skewness(
             continue
         u, v = (random.standard_normal(size) for _ in range(2))
 
-        def skew(d: GivenDerivative, turn: Move, u: NDArray = u, v: NDArray = v) -> float:
+        def skew(d: AnalyticDerivative, turn: Move, u: NDArray = u, v: NDArray = v) -> float:
             u, v = turn(u), turn(v)
             return float(u @ _product(d, v, size) - v @ _product(d, u, size))
 
-        def longer(d: GivenDerivative, times: float, skew: Callable[..., float] = skew) -> float:
+        def longer(d: AnalyticDerivative, times: float, skew: Callable[..., float] = skew) -> float:
             return skew(d, partial(np.multiply, times)) / times**2
 
         forward, backward = (_product(d, w, size) for w in (v, u))
@@ -303,7 +303,7 @@ def skewness(
     return None
 
 
-def _product(d: GivenDerivative, v: NDArray, size: int) -> NDArray:
+def _product(d: AnalyticDerivative, v: NDArray, size: int) -> NDArray:
     """Return H v, by a jvp or vjp of the gradient."""
     whole = np.zeros(d.subject.columns if d.form == "jvp" else d.subject.rows)
     whole[:size] = v

@@ -11,14 +11,14 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.steps import COMPLEX_STEP
 from .._kernels.ladder_extrapolate import COARSE
-from .analytic import GivenDerivative
+from .analytic import AnalyticDerivative
 from .calls import Call, in_float64
 from .columns import Jacobian
 from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, default_resolution
-from .flatten import Part, part_at
+from .flatten import Segment, segment_at
 from .mistakes import BlockDiagnosis
 from .numerical import FiniteDifferences
-from .point import Subject
+from .point import FunctionAtPoint
 from .report_data import Entry
 from .text import measured
 
@@ -100,8 +100,8 @@ _FEW = 8.0  # spacings of x: bounds nearer than that leave no two steps
 class CheckOutcome:
     """The results of a check, from which its report is made."""
 
-    subject: Subject
-    derivatives: list[GivenDerivative]
+    subject: FunctionAtPoint
+    derivatives: list[AnalyticDerivative]
     rule: Rule
     fast_mode: bool
     allow: Sequence[str] = ()
@@ -137,7 +137,8 @@ class CheckOutcome:
             entries.values,
             strict=True,
         ):
-            out, part = _part_of(self.subject.kept, row), _part_of(self.subject.active, column)
+            out = _part_of(self.subject.active_outputs, row)
+            part = _part_of(self.subject.active, column)
             allowed = self.rule.atol + self.rule.rtol * abs(right) + error
             difference = abs(analytic - right)
             excess = difference / allowed if allowed > 0 else np.inf
@@ -297,7 +298,7 @@ class CheckOutcome:
         """Describe a wrong entry, and its block or row if these are wrong as a whole."""
         text = f"{entry.name} is wrong{self._by(entry)}: {measured(entry)}"
         if entry.analytic == 0:
-            returned_none = any(d.silent for d in self.derivatives if d.name == entry.form)
+            returned_none = any(d.returns_none for d in self.derivatives if d.name == entry.form)
             text += f"; {entry.form} returned None" if returned_none else ""
         elif self._is_constant_at_user_steps():
             text += (
@@ -324,7 +325,8 @@ class CheckOutcome:
 
     def _of_block(self, key: tuple[str, int, int], text: str) -> str:
         form, output, position = key
-        out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
+        out = segment_at(self.subject.active_outputs, output)
+        part = segment_at(self.subject.active, position)
         return f"{form}, d {out.label} / d {part.label}: {text}"
 
     def _step_of(self, entry: Entry) -> float:
@@ -351,5 +353,5 @@ def _weight(entry: Entry) -> int:
     return len(VERDICTS) - VERDICTS.index(entry.verdict)
 
 
-def _part_of(parts: tuple[Part, ...], number: int) -> Part:
+def _part_of(parts: tuple[Segment, ...], number: int) -> Segment:
     return next(p for p in parts if p.start <= number < p.stop)

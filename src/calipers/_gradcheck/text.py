@@ -62,10 +62,10 @@ def _title(report: "GradcheckData") -> str:
     return f"{report.verdict}: entries that do not agree: {total - agree}{of_all}"
 
 
-def _name(axes: Any, side: str, blocks: Sequence[tuple[str, int]]) -> None:
+def _name(axes: Any, axis_name: str, blocks: Sequence[tuple[str, int]]) -> None:
     """Name the inputs or outputs along an axis, and draw lines between them."""
-    axis = getattr(axes, f"{side}axis")
-    kind = "inputs" if side == "x" else "outputs"
+    axis = getattr(axes, f"{axis_name}axis")
+    kind = "inputs" if axis_name == "x" else "outputs"
     if len(blocks) < 2:
         name = blocks[0][0] if blocks else kind
         axis.set_label_text(f"elements of {name}")
@@ -73,13 +73,13 @@ def _name(axes: Any, side: str, blocks: Sequence[tuple[str, int]]) -> None:
         return
     stops = np.cumsum([count for _, count in blocks])
     for stop in stops[:-1] if len(blocks) <= _MOST_NAMES else ():
-        (axes.axvline if side == "x" else axes.axhline)(stop - 0.5, color="0.6", linewidth=0.8)
+        (axes.axvline if axis_name == "x" else axes.axhline)(stop - 0.5, color="0.6", linewidth=0.8)
     largest = sorted(range(len(blocks)), key=lambda k: -blocks[k][1])[:_MOST_NAMES]
     shown = sorted(largest)
     middles = [stops[k] - blocks[k][1] / 2 - 0.5 for k in shown]
     names = [blocks[k][0] for k in shown]
     axis.set_ticks(middles, labels=names)
-    if side == "x" and (len(names) > _FEW_NAMES or max(map(len, names)) > _LONG_NAME):
+    if axis_name == "x" and (len(names) > _FEW_NAMES or max(map(len, names)) > _LONG_NAME):
         axes.tick_params("x", labelrotation=90)
     axis.set_label_text(kind)
 
@@ -89,8 +89,8 @@ def _marks(figure: "Figure", axes: Any, report: "GradcheckData", size: float) ->
     from matplotlib.colors import LogNorm
 
     def drawn(entries: Sequence["Entry"], **how: Any) -> Any:
-        places = [e.column for e in entries], [e.row for e in entries]
-        return axes.scatter(*places, s=size, clip_on=False, zorder=3, **how)
+        positions = [e.column for e in entries], [e.row for e in entries]
+        return axes.scatter(*positions, s=size, clip_on=False, zorder=3, **how)
 
     handles = []
     nan = [e for e in report.failures if math.isnan(e.analytic) or math.isnan(e.numerical)]

@@ -43,15 +43,15 @@ class DaskBlocks:
 
     def __init__(self, memory_limit: int, **arrays: Any) -> None:
         self._limit, self._names = memory_limit, tuple(arrays)
-        self._sides = tuple(_side(x, name) for name, x in arrays.items())
-        self._like = next(x for x in self._sides if _is_dask(x))
+        self._arrays = tuple(_operand(x, name) for name, x in arrays.items())
+        self._like = next(x for x in self._arrays if _is_dask(x))
 
     def shapes(self) -> tuple[Shape, ...]:
-        return tuple(np.shape(x) for x in self._sides)
+        return tuple(np.shape(x) for x in self._arrays)
 
     def dtypes(self) -> tuple[np.dtype[Any], ...]:
-        beside = self._like.dtype
-        return tuple(strengthen(x, beside).dtype if is_weak(x) else x.dtype for x in self._sides)
+        dtype = self._like.dtype
+        return tuple(strengthen(x, dtype).dtype if is_weak(x) else x.dtype for x in self._arrays)
 
     def every(self, test: Callable[..., bool]) -> bool:
         whole = self._whole()
@@ -61,12 +61,12 @@ class DaskBlocks:
         if client is None:
             with _Gate() as gate:
                 try:
-                    _computed(get, self._each(whole, _pass, gate.of(test)))
+                    _computed(get, self._each(whole, _require_true, gate.of(test)))
                 except _DifferError:
                     return False
                 return True
-        parts = self._gathered(client, whole, test) or [self._each(whole, _ask, test)]
-        return all(_all_answer_yes(client, tasks) for tasks in parts)
+        parts = self._gathered(client, whole, test) or [self._each(whole, _test_block, test)]
+        return all(_all_true(client, tasks) for tasks in parts)
 
     def reduce(
         self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
@@ -78,12 +78,12 @@ class DaskBlocks:
         result: Result
         if client is None:
             with _Gate() as gate:
-                (result,) = _computed(get, self._each(whole, _take, gate.of(part)).merged(merge))
+                (result,) = _computed(get, self._each(whole, _apply, gate.of(part)).merged(merge))
                 return result
-        parts = self._each(whole, _take, part)
+        parts = self._each(whole, _apply, part)
         total = parts.merged(merge)
         with closing(_finished(client, parts, total)) as batches:
-            last = next(f for batch in batches for f in batch if f.key in total.places)
+            last = next(f for batch in batches for f in batch if f.key in total.descriptions)
             result = last.result()
             return result
 
@@ -100,13 +100,13 @@ class DaskBlocks:
         distributed, owner = sys.modules.get("distributed"), getattr(get, "__self__", None)
         if distributed is None or not isinstance(owner, distributed.Client):
             return get, None
-        for name, x in zip(self._names, self._sides, strict=True):
+        for name, x in zip(self._names, self._arrays, strict=True):
             if not (_is_dask(x) or isinstance(x, np.ndarray) or is_weak(x)):
                 _require_sendable(name, x)
         return get, owner
 
     def _each(
-        self, whole: Shape, task: Callable[..., Any], question: Callable[..., Any]
+        self, whole: Shape, task: Callable[..., Any], function: Callable[..., Any]
     ) -> "_Tasks":
         """Return a task for each pair of blocks, in C order."""
         arrays = self._aligned(whole)
@@ -115,7 +115,7 @@ class DaskBlocks:
         operands = [(x, axes[len(axes) - x.ndim :] if _is_dask(x) else None) for x in arrays]
         array = import_module("dask.array")
         pairs = array.blockwise(
-            partial(task, question, self._names, self.shapes()),
+            partial(task, function, self._names, self.shapes()),
             axes,
             *(import_module("dask.layers").ArraySliceDep(chunks), axes),
             *(item for operand in operands for item in operand),
@@ -126,7 +126,9 @@ class DaskBlocks:
         )
         keys = product([pairs.name], *map(range, pairs.numblocks))
         regions = array.core.slices_from_chunks(chunks)
-        return _in_order([pairs], list(keys), [_place(self._names, region) for region in regions])
+        return _in_order(
+            [pairs], list(keys), [_location(self._names, region) for region in regions]
+        )
 
     def _gathered(self, client: Any, whole: Shape, test: Callable[..., bool]) -> "list[_Tasks]":
         """
@@ -160,15 +162,15 @@ class DaskBlocks:
         tasks, texts = [], []
         for group in groups:
             where = [regions[i] for i in group]
-            task = partial(_ask_each, test, self._names, self.shapes(), where)
+            task = partial(_test_blocks, test, self._names, self.shapes(), where)
             tasks.append((task, [pairs[i] for i in group]))
-            texts.append(_place(self._names, *where))
+            texts.append(_location(self._names, *where))
         parts = slice(1), slice(1, None)
         return [_in_order(held, tasks[part], texts[part]) for part in parts if tasks[part]]
 
     def _aligned(self, whole: Shape) -> list[Any]:
         """Return the arrays in chunks that line up; numbers stay what they are."""
-        arrays = [self._as_dask(x) for x in self._sides]
+        arrays = [self._as_dask(x) for x in self._arrays]
         self._check_limit(arrays)
         common = _common_chunks(arrays, whole)
         most = max(x.npartitions for x in arrays if _is_dask(x))
@@ -181,8 +183,8 @@ class DaskBlocks:
         if _is_dask(x) or np.shape(x) == ():
             return x
         array = import_module("dask.array")
-        beside = {-k: c for k, c in enumerate(reversed(self._like.chunks), 1)}
-        cut = [beside.get(k - x.ndim, ()) for k in range(x.ndim)]
+        chunks_by_axis = {-k: c for k, c in enumerate(reversed(self._like.chunks), 1)}
+        cut = [chunks_by_axis.get(k - x.ndim, ()) for k in range(x.ndim)]
         chunks = array.core.normalize_chunks(
             tuple(c if n == sum(c) else "auto" for n, c in zip(x.shape, cut, strict=True)),
             shape=x.shape,
@@ -219,18 +221,18 @@ class _Tasks:
     """A collection of dask: keys of a layer above another collection, and where each one is."""
 
     def __init__(
-        self, beneath: Sequence[Any], name: str, layer: dict[Any, Any], places: dict[Any, str]
+        self, beneath: Sequence[Any], name: str, layer: dict[Any, Any], descriptions: dict[Any, str]
     ) -> None:
         graphs = import_module("dask.highlevelgraph").HighLevelGraph
         self.dask = graphs.from_collections(name, layer, dependencies=beneath)
-        self.places, self._name = places, name
+        self.descriptions, self._name = descriptions, name
         self.__dask_optimize__ = import_module("dask.array").Array.__dask_optimize__
 
     def __dask_graph__(self) -> Any:
         return self.dask
 
     def __dask_keys__(self) -> list[Any]:
-        return list(self.places)
+        return list(self.descriptions)
 
     def __dask_layers__(self) -> tuple[str, ...]:
         return (self._name,)
@@ -245,7 +247,7 @@ class _Tasks:
         """Return the task at the root of a tree that merges all results, in their order."""
         name = _new_name()
         layer: dict[Any, Any] = {}
-        level = list(self.places)
+        level = list(self.descriptions)
         while True:
             groups = [level[i : i + _MERGED] for i in range(0, len(level), _MERGED)]
             above = {(name, len(layer) + i): keys for i, keys in enumerate(groups)}
@@ -283,9 +285,9 @@ class _Gate:
             self._closed = True
             self._changed.wait_for(lambda: not self._inside)
 
-    def of(self, question: Callable[..., Result]) -> Callable[..., Result]:
+    def of(self, function: Callable[..., Result]) -> Callable[..., Result]:
         """Return what asks the same until the gate is closed."""
-        return partial(_through, self, question)
+        return partial(_through, self, function)
 
     @contextmanager
     def passed(self) -> Iterator[None]:
@@ -301,9 +303,9 @@ class _Gate:
                 self._changed.notify_all()
 
 
-def _through(gate: _Gate, question: Callable[..., Result], *given: Any) -> Result:
+def _through(gate: _Gate, function: Callable[..., Result], *args: Any) -> Result:
     with gate.passed():
-        return question(*given)
+        return function(*args)
 
 
 def _in_order(beneath: Sequence[Any], tasks: Sequence[Any], texts: Sequence[str]) -> _Tasks:
@@ -318,7 +320,7 @@ def _is_dask(x: Any) -> bool:
     return isinstance(x, sys.modules["dask.array"].Array)
 
 
-def _side(x: Any, name: str) -> Any:
+def _operand(x: Any, name: str) -> Any:
     """Return an array or a number, whose shape is known."""
     if _is_dask(x):
         if any(map(isnan, x.shape)):
@@ -403,15 +405,15 @@ def _computed(get: Callable[..., Any], tasks: _Tasks) -> list[Any]:
     return list(get(dict(graph), keys))
 
 
-def _all_answer_yes(client: Any, tasks: _Tasks) -> bool:
+def _all_true(client: Any, tasks: _Tasks) -> bool:
     """Run tasks that ask on a cluster, until one answers no."""
     with closing(_finished(client, tasks)) as batches:
         for batch in batches:
             # The scheduler tells the type of a result; the result itself is some ms away.
             if any(future.type is NoneType for future in batch):
                 return False
-            untold = [future for future in batch if future.type is not bool]
-            if untold and not all(client.gather(untold)):
+            untyped = [future for future in batch if future.type is not bool]
+            if untyped and not all(client.gather(untyped)):
                 return False
     return True
 
@@ -419,7 +421,7 @@ def _all_answer_yes(client: Any, tasks: _Tasks) -> bool:
 def _finished(client: Any, *collections: _Tasks) -> Generator[list[Any], None, None]:
     """Run tasks on a cluster and yield those that are done; leave nothing there."""
     distributed = sys.modules["distributed"]
-    texts = {key: text for tasks in collections for key, text in tasks.places.items()}
+    texts = {key: text for tasks in collections for key, text in tasks.descriptions.items()}
     with _seceded(distributed):
         persisted = client.persist(list(collections))
         futures = [future for of_keys in persisted for future in of_keys.values()]
@@ -451,7 +453,7 @@ def _seceded(distributed: Any) -> Iterator[None]:
         distributed.rejoin()
 
 
-def _place(names: Sequence[str], *regions: Region) -> str:
+def _location(names: Sequence[str], *regions: Region) -> str:
     """Say which block it is, or from which to which."""
     ends = (regions[0], regions[-1])[: len(regions)]
     where = " to ".join(
@@ -475,14 +477,14 @@ def _noted(text: str) -> Iterator[None]:
 # arrays, the region of the block in the whole, and the blocks.
 
 
-def _take(
-    question: Callable[..., Any],
+def _apply(
+    function: Callable[..., Any],
     names: Sequence[str],
     shapes: Sequence[Shape],
     region: Region,
     *blocks: Any,
 ) -> Any:
-    with as_task(), _noted(_place(names, region)):
+    with as_task(), _noted(_location(names, region)):
         for name, shape, block in zip(names, shapes, blocks, strict=True):
             trailing = region[len(region) - len(shape) :]
             promised = tuple(
@@ -492,16 +494,16 @@ def _take(
             if np.shape(block) != promised:  # it might even broadcast
                 msg = f"{name} has a block of shape {np.shape(block)}, but .chunks says {promised}"
                 raise ValueError(msg)
-        return question(tuple(part.start for part in region), *blocks)
+        return function(tuple(part.start for part in region), *blocks)
 
 
-def _ask(question: Callable[..., Any], *given: Any) -> bool | None:
+def _test_block(function: Callable[..., Any], *args: Any) -> bool | None:
     """Return True, or None: the type alone tells."""
-    return bool(_take(lambda _, *blocks: question(*blocks), *given)) or None
+    return bool(_apply(lambda _, *blocks: function(*blocks), *args)) or None
 
 
-def _ask_each(
-    question: Callable[..., Any],
+def _test_blocks(
+    function: Callable[..., Any],
     names: Sequence[str],
     shapes: Sequence[Shape],
     regions: Sequence[Region],
@@ -509,11 +511,11 @@ def _ask_each(
 ) -> bool | None:
     """Ask until the answer is no."""
     for region, blocks in zip(regions, pairs, strict=True):
-        if not _ask(question, names, shapes, region, *blocks):
+        if not _test_block(function, names, shapes, region, *blocks):
             return None
     return True
 
 
-def _pass(question: Callable[..., Any], *given: Any) -> None:
-    if not _ask(question, *given):
+def _require_true(function: Callable[..., Any], *args: Any) -> None:
+    if not _test_block(function, *args):
         raise _DifferError

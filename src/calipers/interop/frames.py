@@ -78,8 +78,8 @@ def columns(x: Any) -> dict[Any, tuple[str, Any]]:
 
 def _plain(column: Any) -> Any:
     """Return a column of astropy that has neither unit nor mask as a plain array."""
-    kept = not isinstance(column, np.ndarray) or isinstance(column, np.ma.MaskedArray)
-    return column if kept or column.unit is not None else np.asarray(column)
+    is_other = not isinstance(column, np.ndarray) or isinstance(column, np.ma.MaskedArray)
+    return column if is_other or column.unit is not None else np.asarray(column)
 
 
 def _shown(name: Any) -> str:

@@ -85,8 +85,8 @@ class JaxFunctions:
 
     def flatten(self, x: Any) -> Flattened:
         tree = sys.modules["jax"].tree_util
-        found, structure = tree.tree_flatten_with_path(x)
-        return [(tree.keystr(path), leaf) for path, leaf in found], structure.unflatten
+        leaves, structure = tree.tree_flatten_with_path(x)
+        return [(tree.keystr(path), leaf) for path, leaf in leaves], structure.unflatten
 
     def is_active(self, x: Any) -> bool:
         return _is_differentiable(sys.modules["jax"], x)
@@ -106,7 +106,7 @@ class JaxFunctions:
         jax: Any = sys.modules["jax"]
         able = tuple(k for k, x in enumerate(inputs) if _is_differentiable(jax, x))
         argnums = able if argnums is None else tuple(k for k in argnums if k in able)
-        function = _Function(f, inputs, argnums, left_out)
+        function = _JaxFunction(f, inputs, argnums, left_out)
         return Differentiated(
             function,
             function.arrays,
@@ -130,8 +130,8 @@ class JaxFunctions:
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         jax: Any = sys.modules["jax"]
 
-        def gradient(*given: Any) -> tuple[Any, ...]:
-            point, w = given[: len(inputs)], given[len(inputs) :]
+        def gradient(*args: Any) -> tuple[Any, ...]:
+            point, w = args[: len(inputs)], args[len(inputs) :]
 
             def inner(*chosen: Any) -> Any:
                 whole = list(point)
@@ -146,7 +146,7 @@ class JaxFunctions:
         return gradient, (*inputs, *map(jax.numpy.asarray, cotangents))
 
 
-class _Function:
+class _JaxFunction:
     """
     A function of jax's arrays, called with NumPy's.
 
@@ -167,28 +167,30 @@ class _Function:
     ) -> None:
         self._jax: Any = sys.modules["jax"]
         self._inner, self._argnums, self._left_out = f, argnums, left_out
-        self._ours = [_library.owns(x) and not _is_key(self._jax, x) for x in inputs]
-        pairs = zip(inputs, self._ours, strict=True)
-        self.arrays: tuple[Any, ...] = tuple(_library.as_numpy(x) if own else x for x, own in pairs)
+        self._are_jax = [_library.owns(x) and not _is_key(self._jax, x) for x in inputs]
+        pairs = zip(inputs, self._are_jax, strict=True)
+        self.arrays: tuple[Any, ...] = tuple(
+            _library.as_numpy(x) if is_jax else x for x, is_jax in pairs
+        )
         self.primals: dict[str, Any] = {}
         self._pulled: tuple[Any, Callable[..., Any]] | None = None
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *args: Any) -> Any:
         """Return what f gives, as arrays."""
-        return _as_arrays(self._f(*self._placed(given)))
+        return _as_arrays(self._f(*self._as_jax_arrays(args)))
 
-    def _f(self, *given: Any) -> Any:
+    def _f(self, *args: Any) -> Any:
         """Return what f gives, with constants of NumPy and Python as jax's arrays."""
-        y = self._inner(*given)
+        y = self._inner(*args)
         return tuple(map(_as_jax, y)) if isinstance(y, (tuple, list)) else _as_jax(y)
 
-    def _placed(self, given: Sequence[Any]) -> list[Any]:
+    def _as_jax_arrays(self, args: Sequence[Any]) -> list[Any]:
         asarray = self._jax.numpy.asarray
-        return [asarray(x) if own else x for x, own in zip(given, self._ours, strict=True)]
+        return [asarray(x) if is_jax else x for x, is_jax in zip(args, self._are_jax, strict=True)]
 
-    def _of_active(self, given: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
+    def _of_active(self, args: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
         """Return the differentiable outputs as a function of the inputs that are, and those."""
-        every = self._placed(given)
+        every = self._as_jax_arrays(args)
 
         def inner(*active: Any) -> Any:
             whole = list(every)
@@ -202,9 +204,9 @@ class _Function:
 
         return inner, [every[k] for k in self._argnums]
 
-    def vjp(self, *given: Any) -> tuple[Any, ...]:
+    def vjp(self, *args: Any) -> tuple[Any, ...]:
         """Return the gradients; the linearization is made once, at one point."""
-        *point, w = given
+        *point, w = args
         if self._pulled is None:
             inner, active = self._of_active(point)
             self._pulled = self._jax.vjp(inner, *active)
@@ -215,9 +217,9 @@ class _Function:
             pull = self._jax.vmap(pull)
         return tuple(map(np.asarray, pull(cotangents)))
 
-    def jvp(self, *given: Any) -> tuple[Any, ...]:
+    def jvp(self, *args: Any) -> tuple[Any, ...]:
         """Return the tangents, of a batch by vmap."""
-        *point, v = given
+        *point, v = args
         inner, active = self._of_active(point)
         tangents = self._directions(as_tuple(v), active)
 
@@ -226,23 +228,23 @@ class _Function:
 
         if tangents[0].ndim > active[0].ndim:
             return tuple(map(np.asarray, self._jax.vmap(push)(*tangents)[1]))
-        values, found = push(*tangents)
+        values, results = push(*tangents)
         self.primals["jax.jvp"] = _as_arrays(values)
-        return tuple(map(np.asarray, found))
+        return tuple(map(np.asarray, results))
 
-    def _directions(self, given: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
+    def _directions(self, directions: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
         """Return cotangents or tangents; None stands for zeros."""
         numpy = self._jax.numpy
         return tuple(
             numpy.zeros_like(x) if d is None else numpy.asarray(d)
-            for d, x in zip(given, like, strict=True)
+            for d, x in zip(directions, like, strict=True)
         )
 
     def batched(self, position: int) -> Callable[..., Any]:
         """Return f by vmap over one input."""
-        axes = [0 if k == position else None for k in range(len(self._ours))]
+        axes = [0 if k == position else None for k in range(len(self._are_jax))]
         mapped = self._jax.vmap(self._f, in_axes=axes)
-        return lambda *given: _as_arrays(mapped(*self._placed(given)))
+        return lambda *args: _as_arrays(mapped(*self._as_jax_arrays(args)))
 
 
 def _as_arrays(y: Any) -> Any:
@@ -250,8 +252,8 @@ def _as_arrays(y: Any) -> Any:
 
 
 def _as_array(y: Any) -> Any:
-    own = _library.owns(y) and not _is_key(sys.modules["jax"], y)
-    return np.asarray(y) if own else y  # what has no array is refused by its place
+    is_array = _library.owns(y) and not _is_key(sys.modules["jax"], y)
+    return np.asarray(y) if is_array else y  # what has no array is refused by its place
 
 
 def _as_jax(y: Any) -> Any:

@@ -86,7 +86,7 @@ class SparseInput:
     build: Callable[[NDArray], Any]
     read: Callable[[Any], NDArray]
     original: Callable[[], Any]
-    places: tuple[NDArray, ...] = ()  # of the values in the matrix, if these are no array like it
+    indices: tuple[NDArray, ...] = ()  # of the values in the matrix, if these are no array like it
 
 
 def scipy_input(matrix: Any, masked: bool) -> SparseInput | None:
@@ -94,18 +94,18 @@ def scipy_input(matrix: Any, masked: bool) -> SparseInput | None:
     sparse = sys.modules.get("scipy.sparse")
     if sparse is None or not sparse.issparse(matrix):
         return None
-    own = matrix.tocsr() if matrix.format not in ("csr", "csc", "coo") else matrix
-    own = own.copy()
-    own.sum_duplicates()
-    entries = own.tocoo()
+    canonical = matrix.tocsr() if matrix.format not in ("csr", "csc", "coo") else matrix
+    canonical = canonical.copy()
+    canonical.sum_duplicates()
+    entries = canonical.tocoo()
     rows, columns = entries.row, entries.col
     make = sparse.coo_array if isinstance(matrix, sparse.sparray) else sparse.coo_matrix
     if not masked:
         rows, columns = (i.reshape(-1) for i in np.indices(matrix.shape))
 
     def build(values: NDArray) -> Any:
-        places = (rows, columns)
-        built = make((values.reshape(-1), places), shape=matrix.shape).asformat(matrix.format)
+        indices = (rows, columns)
+        built = make((values.reshape(-1), indices), shape=matrix.shape).asformat(matrix.format)
         return built.astype(values.dtype)
 
     def read(gradient: Any) -> NDArray:
@@ -143,8 +143,8 @@ def torch_input(tensor: Any, masked: bool) -> SparseInput:
     # Explicit zeros have to stay: the pattern is made of ones, and its values are replaced.
     pattern = chosen.to(dense.dtype).to_sparse(layout=layout, **options)
     numbers = torch.arange(1, dense.numel() + 1, dtype=torch.double).reshape(dense.shape)
-    places = (numbers * chosen).to_sparse(layout=layout, **options)
-    where = (places.coalesce() if layout == torch.sparse_coo else places).values().long() - 1
+    numbered = (numbers * chosen).to_sparse(layout=layout, **options)
+    where = (numbered.coalesce() if layout == torch.sparse_coo else numbered).values().long() - 1
 
     def build(values: NDArray) -> Any:
         full = torch.zeros(dense.shape, dtype=dense.dtype)
@@ -167,8 +167,8 @@ def torch_input(tensor: Any, masked: bool) -> SparseInput:
 
     def read(gradient: Any) -> NDArray:
         whole = gradient if gradient.layout is torch.strided else gradient.to_dense()
-        found: NDArray = whole.detach().cpu()[chosen].resolve_conj().numpy()
-        return found.reshape(values.shape)
+        selected: NDArray = whole.detach().cpu()[chosen].resolve_conj().numpy()
+        return selected.reshape(values.shape)
 
     values = _tensors.as_numpy(dense.cpu()[chosen]).copy()
     if not masked:

@@ -40,20 +40,20 @@ def captured_by(
     """
     tensors = [y for y in outputs if isinstance(y, sys.modules["torch"].Tensor)]
     todo = [(y.grad_fn, y.output_nr) for y in tensors]
-    used, seen = set(map(id, tensors)), set()
+    used, visited = set(map(id, tensors)), set()
     while todo:
         node, number = todo.pop()
-        if node is None or (node, number) in seen:
+        if node is None or (node, number) in visited:
             continue
-        seen.add((node, number))
+        visited.add((node, number))
         if node.name() == "torch::autograd::AccumulateGrad":
             used.add(id(node.variable))
         todo += node.next_functions
     once = Counter(map(id, inputs))
-    found = [k for k in argnums if id(inputs[k]) in used]
-    able = tuple(k for k in found if inputs[k].is_leaf and once[id(inputs[k])] == 1)
-    computed = [k for k in argnums if (inputs[k].grad_fn, inputs[k].output_nr) in seen]
-    return able, tuple(sorted({*found, *computed}.difference(able)))
+    captured = [k for k in argnums if id(inputs[k]) in used]
+    able = tuple(k for k in captured if inputs[k].is_leaf and once[id(inputs[k])] == 1)
+    computed = [k for k in argnums if (inputs[k].grad_fn, inputs[k].output_nr) in visited]
+    return able, tuple(sorted({*captured, *computed}.difference(able)))
 
 
 @contextmanager
@@ -64,14 +64,14 @@ def lent(inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any])
     Captured inputs stand in the place of these, whose numbers they have for as long.
     """
     with sys.modules["torch"].enable_grad(), _lending if captured else nullcontext():
-        own = {k: inputs[k].data for k in captured}
+        originals = {k: inputs[k].data for k in captured}
         try:
-            for k in own:
+            for k in originals:
                 inputs[k].data = tensors[k].data
                 tensors[k] = inputs[k]
             yield
         finally:
-            for k, data in own.items():
+            for k, data in originals.items():
                 inputs[k].data = data
 
 
@@ -92,29 +92,29 @@ _MOST = 10_000  # objects that are looked into
 _STATELESS = sys.stdlib_module_names | {"calipers", "numpy", "torch"}
 
 
-class Held:
+class HeldTensors:
     """Where a function may hold tensors: attributes, lists, dicts, and variables outside of it."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
-        self._places: list[tuple[Any, Iterable[Any] | None]] = []  # and which keys of each
-        seen: dict[int, Any] = {}
+        self._holders: list[tuple[Any, Iterable[Any] | None]] = []  # and which keys of each
+        visited: dict[int, Any] = {}
         todo: list[Any] = [f]
-        while todo and len(seen) < _MOST:
+        while todo and len(visited) < _MOST:
             x = todo.pop()
-            if id(x) in seen or isinstance(x, (type, ModuleType, sys.modules["torch"].Tensor)):
+            if id(x) in visited or isinstance(x, (type, ModuleType, sys.modules["torch"].Tensor)):
                 continue
-            seen[id(x)] = x
+            visited[id(x)] = x
             if isinstance(x, (dict, list)) and len(x) > _MOST:
                 continue
             if isinstance(x, (dict, list, CellType)):
-                self._places.append((x, None))
+                self._holders.append((x, None))
                 todo += _items(x, None).values()
             elif isinstance(x, (tuple, set, frozenset)):
                 todo += x
             elif isinstance(x, FunctionType):
                 stateful = (x.__module__ or "").partition(".")[0] not in _STATELESS
                 names = x.__code__.co_names if stateful else ()
-                self._places.append((x.__globals__, names))
+                self._holders.append((x.__globals__, names))
                 todo += _items(x.__globals__, names).values()
                 todo += (vars(x), x.__closure__, x.__defaults__, x.__kwdefaults__)
             elif isinstance(x, MethodType):
@@ -125,14 +125,14 @@ class Held:
                 todo.append(vars(x))
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def restored(self) -> Iterator[None]:
         """Put back, afterwards, tensors that others took the place of: they outlive no vmap."""
-        before = [dict(_items(*holder)) for holder in self._places]
+        before = [dict(_items(*holder)) for holder in self._holders]
         try:
             yield
         finally:
             tensor = sys.modules["torch"].Tensor
-            for (holder, keys), old in zip(self._places, before, strict=True):
+            for (holder, keys), old in zip(self._holders, before, strict=True):
                 for key, value in reversed(list(_items(holder, keys).items())):
                     if isinstance(value, tensor) and value is not old.get(key):
                         _put(holder, key, old)
@@ -169,7 +169,7 @@ _INDICES = {
 }
 
 
-def require_known_layout(x: Any, name: str) -> None:
+def require_supported_layout(x: Any, name: str) -> None:
     """Refuse a tensor whose elements cannot be had; the name is for the error."""
     torch = sys.modules["torch"]
     if x.layout not in (torch.strided, torch.jagged, torch.sparse_coo) and (

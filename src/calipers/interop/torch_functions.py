@@ -11,7 +11,7 @@ from .._core.containers import Flattened, as_tuple, contains, flatten
 from .._core.protocols import Differentiated, NDArray
 from .sparse_inputs import SparseInput, torch_input
 from .torch import (
-    Held,
+    HeldTensors,
     Torch,
     captured_by,
     copied,
@@ -69,15 +69,17 @@ class TorchFunctions:
             require_values(tensors[k], f"input {names[k]}")
             kind = tensors[k].dtype
             if not _has_differences(kind):
-                told = f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
-                msg = f"{told}: pass it in float32 or 64"
+                reason = (
+                    f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
+                )
+                msg = f"{reason}: pass it in float32 or 64"
                 raise TypeError(msg)
         # A constant without an array is passed to f as it is.
         tensors = {k: x for k, x in tensors.items() if k in argnums or has_array(x)}
         sparse = {
             k: torch_input(x, masked) for k, x in tensors.items() if x.layout is not torch.strided
         }
-        function = _Function(f, inputs, argnums, sparse, left_out)
+        function = _TorchFunction(f, inputs, argnums, sparse, left_out)
         arrays = tuple(
             sparse[k].values
             if k in sparse
@@ -86,8 +88,8 @@ class TorchFunctions:
             else x
             for k, x in enumerate(inputs)
         )
-        own = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in arrays)
-        outputs = function.outputs(function.tensors(own))
+        copies = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in arrays)
+        outputs = function.outputs(function.tensors(copies))
         function.captured, held = captured_by(outputs, inputs, argnums)
         without = {
             k
@@ -113,7 +115,7 @@ class TorchFunctions:
             partial(function.batched, arrays),
             constant,
             used=held,
-            value_indices={k: own.places for k, own in sparse.items()},
+            value_indices={k: matrix.indices for k, matrix in sparse.items()},
         )
 
     def gradient(
@@ -133,8 +135,8 @@ class TorchFunctions:
         with torch.enable_grad():
             captured, _ = captured_by(as_tuple(f(*copies)), inputs, argnums)
 
-        def gradient(*given: Any) -> tuple[Any, ...]:
-            point, w = list(given[: len(inputs)]), given[len(inputs) :]
+        def gradient(*args: Any) -> tuple[Any, ...]:
+            point, w = list(args[: len(inputs)]), args[len(inputs) :]
             for k in captured:
                 point[k] = inputs[k]
             if spread:
@@ -154,14 +156,16 @@ class TorchFunctions:
             able = all(x.requires_grad for x in active)
             every = zip(of_active(*active), w, strict=True)
             pairs = [(y, u) for y, u in every if y.requires_grad or not able]
-            found: Any = (None,) * len(active)
+            gradients: Any = (None,) * len(active)
             if pairs:
-                kept, own = zip(*pairs, strict=True)
-                found = torch.autograd.grad(kept, active, own, create_graph=True, allow_unused=True)
+                differentiable, grad_outputs = zip(*pairs, strict=True)
+                gradients = torch.autograd.grad(
+                    differentiable, active, grad_outputs, create_graph=True, allow_unused=True
+                )
             # A gradient that is constant depends on the inputs, too: as zeros do.
             return tuple(
                 0 * x if g is None else g if g.requires_grad else g + 0 * x
-                for g, x in zip(found, active, strict=True)
+                for g, x in zip(gradients, active, strict=True)
             )
 
         weights = tuple(torch.from_numpy(w).requires_grad_() for w in cotangents)
@@ -184,7 +188,7 @@ def _to_numpy(x: Any, name: str) -> NDArray:
         raise TypeError(f"{name}: {error}") from None
 
 
-def _hand_back(tensors: Iterable[Any], arrays: Iterable[Any]) -> None:
+def _copy_back(tensors: Iterable[Any], arrays: Iterable[Any]) -> None:
     """Store in arrays what was written into their copies, which are aligned as torch wants."""
     for tensor, array in zip(tensors, arrays, strict=True):
         if tensor is not None and array is not None and tensor._version:
@@ -204,7 +208,7 @@ class _Sparse:
         raise TypeError(msg)
 
 
-class _Function:
+class _TorchFunction:
     """A function of tensors, called with arrays at one point, or near it for its values."""
 
     def __init__(
@@ -223,9 +227,9 @@ class _Function:
         self.captured: tuple[int, ...] = ()  # inputs that f uses themselves, not what it is given
 
     @cached_property
-    def _held(self) -> Held:
+    def _held(self) -> HeldTensors:
         """Where f may hold tensors of a batch, of which nothing else may know."""
-        return Held(self._f)
+        return HeldTensors(self._f)
 
     def tensors(self, arrays: tuple[Any, ...]) -> list[Any]:
         """Return tensors like the caller's, with the values of arrays."""
@@ -254,13 +258,13 @@ class _Function:
         tensors = self.tensors(arrays)
         with lent(self._inputs, self.captured, tensors):
             y = self._f(*tensors)
-            found = self._arrays(y)  # while what was captured, and may be returned, is lent
+            result = self._arrays(y)  # while what was captured, and may be returned, is lent
         if not self._called:
             self._called = True
-            self._tell_changes(tensors, arrays)
-        return found
+            self._copy_changes(tensors, arrays)
+        return result
 
-    def _tell_changes(self, tensors: list[Any], arrays: tuple[Any, ...]) -> None:
+    def _copy_changes(self, tensors: list[Any], arrays: tuple[Any, ...]) -> None:
         """Store in arrays what f wrote into their copies, behind autograd's back."""
         for k in self._argnums:
             if k not in self._sparse and isinstance(arrays[k], np.ndarray):
@@ -287,52 +291,52 @@ class _Function:
         if self._sparse or position in self.captured:
             return None
 
-        def of_batch(*given: Any) -> Any:
-            points = torch.from_numpy(given[position]).to(self._inputs[position].device)
-            others = self.tensors((*given[:position], arrays[position], *given[position + 1 :]))
+        def of_batch(*args: Any) -> Any:
+            points = torch.from_numpy(args[position]).to(self._inputs[position].device)
+            others = self.tensors((*args[:position], arrays[position], *args[position + 1 :]))
             others = [x.detach() if isinstance(x, torch.Tensor) else x for x in others]
 
             def at(x: Any) -> Any:
                 return self._f(*others[:position], x, *others[position + 1 :])
 
-            with torch.no_grad(), self._held.kept():
+            with torch.no_grad(), self._held.restored():
                 return self._arrays(torch.func.vmap(at)(points))
 
         return of_batch
 
-    def vjp(self, *given: Any) -> tuple[Any, ...]:
+    def vjp(self, *args: Any) -> tuple[Any, ...]:
         """Return the gradients by backward mode; the graph is made once for a point."""
-        *arrays, cotangents = given
+        *arrays, cotangents = args
         torch = self._torch
-        if self._graph is None or not self._are_those(arrays, self._graph[0]):
+        if self._graph is None or not self._are_same_point(arrays, self._graph[0]):
             tensors = self.tensors(tuple(arrays))
-            for k, own in self._sparse.items():
-                tensors[k] = own.original().requires_grad_(k in self._argnums)
+            for k, matrix in self._sparse.items():
+                tensors[k] = matrix.original().requires_grad_(k in self._argnums)
             self._graph = arrays, tensors, self.outputs(tensors)
         _, tensors, outputs = self._graph
         sources = [tensors[k] for k in self._argnums]
         w = as_tuple(cotangents)
-        kept = [
+        differentiable = [
             y
             for k, y in enumerate(outputs)
             if k not in self._left_out and isinstance(y, torch.Tensor) and y.requires_grad
         ]
-        if not kept:
+        if not differentiable:
             return (None,) * len(self._argnums)
-        pairs = list(zip(kept, w, strict=True))
+        pairs = list(zip(differentiable, w, strict=True))
         batched = any(c is not None and np.ndim(c) > y.ndim for y, c in pairs)
         if batched and self._sparse:
             msg = "gradients with respect to sparse tensors do not take batches"
             raise NotImplementedError(msg)
         ends = [torch._C._functions.UndefinedGrad()(y) if c is None else y for y, c in pairs]
         weights = [torch.ones_like(y) if c is None else cotangent(c, y) for y, c in pairs]
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             ends, sources, weights, retain_graph=True, allow_unused=True, is_grads_batched=batched
         )
-        _hand_back(weights, [c for _, c in pairs])
-        return tuple(map(self._gradient, self._argnums, found))
+        _copy_back(weights, [c for _, c in pairs])
+        return tuple(map(self._gradient, self._argnums, gradients))
 
-    def _are_those(self, arrays: list[Any], others: list[Any]) -> bool:
+    def _are_same_point(self, arrays: list[Any], others: list[Any]) -> bool:
         """Tell whether what f is differentiated by is the same; sparse tensors have one point."""
         pairs = ((arrays[k], others[k]) for k in self._argnums if k not in self._sparse)
         return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
@@ -346,14 +350,14 @@ class _Function:
             return _Sparse(gradient.layout)
         return _to_numpy(gradient, "a gradient")
 
-    def jvp(self, *given: Any) -> tuple[Any, ...]:
+    def jvp(self, *args: Any) -> tuple[Any, ...]:
         """Return the tangents by forward mode, of a batch by vmap."""
-        *arrays, tangents = given
+        *arrays, tangents = args
         torch = self._torch
         v = as_tuple(tangents)
         tensors = self.tensors(tuple(arrays))
-        for k, own in self._sparse.items():
-            tensors[k] = own.original().requires_grad_(k in self._argnums)
+        for k, matrix in self._sparse.items():
+            tensors[k] = matrix.original().requires_grad_(k in self._argnums)
         batched = np.ndim(v[0]) > np.ndim(arrays[self._argnums[0]])
         directions = [
             None
@@ -363,10 +367,10 @@ class _Function:
             else torch.from_numpy(np.array(tangent)).to(tensors[k].device)
             for k, tangent in zip(self._argnums, v, strict=True)
         ]
-        found = (self._tangents_of_batch if batched else self._tangents)(tensors, directions)
+        results = (self._tangents_of_batch if batched else self._tangents)(tensors, directions)
         pairs = zip(self._argnums, directions, strict=True)
-        _hand_back([None if k in self._sparse else d for k, d in pairs], v)
-        return tuple(None if t is None else _to_numpy(t, "a tangent") for t in found)
+        _copy_back([None if k in self._sparse else d for k, d in pairs], v)
+        return tuple(None if t is None else _to_numpy(t, "a tangent") for t in results)
 
     def _tangents_of_batch(self, tensors: list[Any], directions: list[Any]) -> tuple[Any, ...]:
         func = self._torch.func
@@ -382,7 +386,7 @@ class _Function:
         def one(*directions: Any) -> Any:
             return func.jvp(of_active, primals, directions)[1]
 
-        with self._held.kept():
+        with self._held.restored():
             try:
                 return tuple(func.vmap(one)(*directions))
             except RuntimeError as error:
@@ -401,8 +405,8 @@ class _Function:
                     point[k] = forward.make_dual(point[k], direction)
             with torch.enable_grad():
                 y = self._f(*point)
-            found = [forward.unpack_dual(o) for o in as_tuple(y) if isinstance(o, torch.Tensor)]
+            duals = [forward.unpack_dual(o) for o in as_tuple(y) if isinstance(o, torch.Tensor)]
             # vmap returns tensors alone: what does not depend on the inputs has zeros.
             return tuple(
-                torch.zeros_like(t.primal) if t.tangent is None else t.tangent for t in found
+                torch.zeros_like(t.primal) if t.tangent is None else t.tangent for t in duals
             )
