@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from calipers._derivatives.options import Options
-from calipers._derivatives.solve import pose
+from calipers._derivatives.solve import prepare
 
 FIXED = ["2-point", "3-point", "5-point"]
 BOUNDABLE = [*FIXED, "adaptive"]
@@ -119,7 +119,7 @@ CHAIN, CHAINS = chain_jacobian(X), chain_jacobian(M)
 
 
 def posed(f, x, args=(), argnums=0, **options):
-    return pose(f, x, Options(args=args, argnums=argnums, **options))
+    return prepare(f, x, Options(args=args, argnums=argnums, **options))
 
 
 class Refused(Exception):  # noqa: N818

@@ -388,8 +388,8 @@ def test_index_dtypes_may_differ():
 
 
 def test_recovery_does_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(module, "_SERIAL", 100)
-    monkeypatch.setattr(module, "_TASK", 64)
+    monkeypatch.setattr(module, "_SERIAL_ENTRIES", 100)
+    monkeypatch.setattr(module, "_TASK_ENTRIES", 64)
     columns = random_columns(0, 500, 700, 5)
     columns[300] = list(range(300))
     indptr, indices = compressed(columns)

@@ -822,7 +822,7 @@ def test_what_a_broken_pool_left_is_done_by_another(tmp_path):
 
 def test_a_pool_that_is_made_anew_renews_its_processes_as_often():
     given = {"mp_context": get_context("spawn"), "max_tasks_per_child": 3}
-    with ProcessPoolExecutor(1, **given) as broken, pools.anew(broken) as pool:
+    with ProcessPoolExecutor(1, **given) as broken, pools.replacement_pool(broken) as pool:
         assert pool._max_tasks_per_child == 3
 
 

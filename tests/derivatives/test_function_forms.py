@@ -376,8 +376,8 @@ def test_a_function_that_fills_is_called_once_for_its_value():
 
 
 def test_a_known_value_is_kept_once():
-    problem = Problem(np.sin, (), SIX, (), {}, REAL, False, known=np.sin(SIX))
-    assert not [name for name, value in vars(problem).items() if name == "known"]
+    problem = Problem(np.sin, (), SIX, (), {}, REAL, False, base_value=np.sin(SIX))
+    assert not [name for name, value in vars(problem).items() if name == "base_value"]
     assert np.array_equal(problem.base, np.sin(SIX))
 
 

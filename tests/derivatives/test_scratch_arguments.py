@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import calipers
-from calipers._derivatives.compiled import copied, only_reads, size_of
+from calipers._derivatives.compiled import copy_writeable, only_reads, size_of
 from tests.data.gradcheck_functions import checked
 
 SIZE = 200
@@ -156,7 +156,7 @@ def test_what_can_be_copied():
     assert size_of((a, numba.typed.List([1.0]))) == np.inf
     assert size_of((a, a[1:])) == np.inf
     assert size_of((b[:, 0], b[:, 1])) == 24 * 2
-    one, (two, scalar), strided, kept = copied((a, (a, 2.0), b[:, 0], still), {})
+    one, (two, scalar), strided, kept = copy_writeable((a, (a, 2.0), b[:, 0], still), {})
     assert one is two is not a
     assert scalar == 2.0
     assert kept is still

@@ -14,7 +14,7 @@ from calipers._derivatives import sparse as sparse_differences
 from calipers._derivatives import sparsity as patterns
 from calipers._derivatives.adaptive import scratch_of
 from calipers._derivatives.options import Options
-from calipers._derivatives.solve import pose
+from calipers._derivatives.solve import prepare
 from calipers._execution import run as runs
 from calipers._kernels.differences import COLORED
 from tests.data.derivative_functions import SIX, UNDEFINED
@@ -160,7 +160,7 @@ def test_compiled_functions_are_called_from_a_compiled_loop(form):
     calipers.jacobian(f, X, sparsity=TRIDIAGONAL, **options)
     before = set(COLORED)
     assert before
-    native = pose(f, X, Options(sparsity=TRIDIAGONAL, **options)).native
+    native = prepare(f, X, Options(sparsity=TRIDIAGONAL, **options)).native
     assert native is not None
 
     calipers.jacobian(f, 2 * X, sparsity=TRIDIAGONAL, **options)
@@ -435,7 +435,7 @@ def test_what_is_recovered_in_parts_is_the_same(f, method, bounds, dtype, monkey
 
 def in_pieces(monkeypatch, size):
     """Let no more bytes than these be held at once."""
-    monkeypatch.setattr(sparse_differences, "_AT_ONCE", size)
+    monkeypatch.setattr(sparse_differences, "_BLOCK_BYTES", size)
     monkeypatch.setattr(runs, "_LARGEST_TASK", size)
     monkeypatch.setattr(colored, "SCRATCH", size)
 

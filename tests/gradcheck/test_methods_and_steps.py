@@ -9,9 +9,9 @@ import pytest
 
 import calipers
 from calipers._derivatives.fixed_step import Columns
-from calipers._derivatives.fixed_step_error import Repeated
+from calipers._derivatives.fixed_step_error import RepeatedSteps
 from calipers._derivatives.options import Options
-from calipers._derivatives.solve import pose, steps_of
+from calipers._derivatives.solve import prepare, steps_of
 from tests.data.derivative_mutants import KINDS
 
 from .test_power import HOSTILE, SMOOTH, right, verdict
@@ -63,8 +63,8 @@ def test_errors_cover_the_error(method):
     for case in of(SMOOTH, method):
         for x in case.points:
             options = Options(method=method)
-            problem = pose(case.f, x, options)
-            work = Repeated(problem, steps_of(problem, options))
+            problem = prepare(case.f, x, options)
+            work = RepeatedSteps(problem, steps_of(problem, options))
             values, errors, _ = found = work.results(x.size)
             work(0, found)
             exact = right(case, x).reshape(-1, x.size).T
@@ -114,8 +114,8 @@ def test_steps_that_bounds_shorten_to_one_tell_no_error():
 def test_rounding_that_is_alike_by_chance_accuses_nobody(method):
     x = np.random.default_rng(0).uniform(0.2, 1.2, 3000)
     options = Options(method=method)
-    problem = pose(lambda x: 1e7 + np.sin(x), x, options)
-    work = Repeated(problem, steps_of(problem, options))
+    problem = prepare(lambda x: 1e7 + np.sin(x), x, options)
+    work = RepeatedSteps(problem, steps_of(problem, options))
     values, errors, _ = found = work.results(x.size)
     work(0, found)
     assert np.all(np.abs(values - sines(x)) <= errors)
@@ -290,9 +290,9 @@ def test_the_first_look_is_enough_for_what_is_right():
 
 def test_repeated_differences_are_work_like_others():
     options = Options(method="3-point")
-    problem = pose(np.sin, X, options)
+    problem = prepare(np.sin, X, options)
     steps = steps_of(problem, options)
-    assert Repeated(problem, steps).calls == 4 * Columns(problem, steps).calls
+    assert RepeatedSteps(problem, steps).calls == 4 * Columns(problem, steps).calls
 
 
 @pytest.mark.parametrize("method", ["2-point", "3-point"])

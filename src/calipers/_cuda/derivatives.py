@@ -11,7 +11,7 @@ from .._core.libraries import is_device_function, library_of, on_device
 from .._core.protocols import NDArray
 from .._derivatives.function import REAL, empty_like
 from .._derivatives.options import Options
-from .._derivatives.solve import as_point, fetched, require_memory
+from .._derivatives.solve import as_host_array, as_point, require_memory
 from .._derivatives.steps import METHODS, modes_of, plan_steps
 from .._execution.run import Progress
 from .._gradcheck.adapt import CheckArguments
@@ -47,9 +47,9 @@ def carried(given: CheckArguments, out_like: Any, inplace: Any) -> tuple[CheckAr
     batched = given.batched
     f = host(given.f, out_like is not None)
     if f.launched and len(likes) == 1:
-        batched = partial(_batched, given.f, fetched(likes[0]), f.ordinal)
+        batched = partial(_batched, given.f, as_host_array(likes[0]), f.ordinal)
     own = {name: host(call, inplace is not None) for name, call in given.derivatives.items()}
-    here = tuple(fetched(x) if k in positions else x for k, x in enumerate(whole))
+    here = tuple(as_host_array(x) if k in positions else x for k, x in enumerate(whole))
     moved = replace(
         given,
         f=f,
@@ -60,7 +60,7 @@ def carried(given: CheckArguments, out_like: Any, inplace: Any) -> tuple[CheckAr
     )
     if out_like is None:
         return moved, None
-    return moved, tuple(fetched(x) if on_device(x=x) else x for x in likes)
+    return moved, tuple(as_host_array(x) if on_device(x=x) else x for x in likes)
 
 
 def _batched(f: Any, like: NDArray, ordinal: int, position: int) -> Launched:

@@ -7,18 +7,18 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 from .._kernels.differences import CONVERGED, NOISY
 from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, MEASURE_LENGTHS, START, StepLimits
 from .._kernels.ladder_extrapolate import N_ESTIMATES, ROWS, STATE, Workspace
 from .compiled import Native
-from .fixed_step import Evaluator, blame, perturbation, runs
+from .fixed_step import Evaluator, note_coordinate, perturbation, runs
 from .function import Problem
 from .steps import Steps
 
-CALLS = 12.0  # of f by which most ladders end
-SCRATCH = 1 << 25  # bytes for the ladders that are climbed in step
-_ROOM = ROWS, ROWS, ROWS, N_ESTIMATES  # rows of each array
+CALLS_PER_COLUMN = 12.0  # of f by which most ladders end
+SCRATCH_BYTES = 1 << 25  # bytes for the ladders that are climbed in step
+_SCRATCH_ROWS = ROWS, ROWS, ROWS, N_ESTIMATES  # rows of each array
 _BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
 
 # Given numbers of directions, maybe twice, and how far to go along each, in units of their lengths,
@@ -26,11 +26,11 @@ _BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
 Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 
-def measured(problem: Problem, steps: Steps, other: bool = False) -> NDArray:
+def initial_states(problem: Problem, steps: Steps, interleaved: bool = False) -> NDArray:
     """Return the state of a ladder along each coordinate, before it begins; or of another."""
     coords = np.ascontiguousarray(as_real_vector(problem.x)[:: problem.stride])
     states = np.zeros(coords.size, STATE)
-    MEASURE_ALL[coords.dtype](states, coords, _reach(problem, steps, other))
+    MEASURE_ALL[coords.dtype](states, coords, _step_limits(problem, steps, interleaved))
     return states
 
 
@@ -38,86 +38,90 @@ def lengths_of(problem: Problem, steps: Steps) -> NDArray:
     """Return how far the ladder along each coordinate goes where t is 1."""
     coords = np.ascontiguousarray(as_real_vector(problem.x)[:: problem.stride])
     lengths = np.empty(coords.size)
-    given = np.zeros(1, STATE), coords, _reach(problem, steps)
-    MEASURE_LENGTHS[coords.dtype](lengths, *given)
+    arguments = np.zeros(1, STATE), coords, _step_limits(problem, steps)
+    MEASURE_LENGTHS[coords.dtype](lengths, *arguments)
     return lengths
 
 
-def _reach(problem: Problem, steps: Steps, other: bool = False) -> StepLimits:
+def _step_limits(problem: Problem, steps: Steps, interleaved: bool = False) -> StepLimits:
     status, lengths = NOISY if steps.narrow else CONVERGED, steps.lengths
-    return StepLimits(lengths, steps.lows, steps.highs, steps.eps, problem.parts, status, other)
+    return StepLimits(
+        lengths, steps.lows, steps.highs, steps.eps, problem.parts, status, interleaved
+    )
 
 
-def _room(size: int) -> Workspace:
+def _scratch(size: int) -> Workspace:
     """Return room for a ladder of so many outputs."""
-    return Workspace(*(np.empty((rows, size)) for rows in _ROOM))
+    return Workspace(*(np.empty((rows, size)) for rows in _SCRATCH_ROWS))
 
 
 def scratch_of(size: int) -> int:
     """Return the bytes that a ladder of so many outputs takes."""
-    return sum(_ROOM) * size * 8
+    return sum(_SCRATCH_ROWS) * size * 8
 
 
-def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
+def extrapolate(base: NDArray, evaluate: Evaluate, outs: Buffers) -> None:
     """Climb the ladders of directions whose states are measured, in step with each other."""
     values, errors, states = outs
     count, m = values.shape
-    rooms = [_room(m) for _ in range(count)]
-    for k, room in enumerate(rooms):
-        START[base.dtype](states, k, base, room.estimates, values[k], errors[k])
+    scratches = [_scratch(m) for _ in range(count)]
+    for k, scratch in enumerate(scratches):
+        START[base.dtype](states, k, base, scratch.estimates, values[k], errors[k])
     # Steps that are far too large are part of the search; f need not warn of them.
     with np.errstate(all="ignore"):
-        _climb(base, evaluate, outs, rooms)
+        _extrapolate(base, evaluate, outs, scratches)
         length, scale = states["length"][:, None], states["scale"][:, None]
-        for found in (values, errors):
-            found /= length
-            found /= scale
+        for out in (values, errors):
+            out /= length
+            out /= scale
 
 
-def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, rooms: list[Workspace]) -> None:
+def _extrapolate(
+    base: NDArray, evaluate: Evaluate, outs: Buffers, scratches: list[Workspace]
+) -> None:
     values, errors, states = outs
     advance = CLIMB[base.dtype]
     while len(active := np.flatnonzero(states["t"] > 0)):
-        t, side, count = states["t"][active], states["one_sided"][active], len(active)
-        central = np.flatnonzero(side == 0)
+        t, sign, count = states["t"][active], states["one_sided"][active], len(active)
+        central = np.flatnonzero(sign == 0)
         both = np.concatenate((active, active[central]))
-        found, far = evaluate(both, np.concatenate((np.where(side < 0, -t, t), -t[central])))
+        results, far = evaluate(both, np.concatenate((np.where(sign < 0, -t, t), -t[central])))
         below, back = [base] * count, np.zeros(count)
         back[central] = far[count:]
-        for i, row in zip(central.tolist(), found[count:], strict=True):
+        for i, row in zip(central.tolist(), results[count:], strict=True):
             below[i] = row
         for i, k in enumerate(active.tolist()):
-            ends = found[i], below[i], base, float(far[i] - back[i])
-            advance(states, k, *ends, rooms[k], values[k], errors[k])
+            ends = results[i], below[i], base, float(far[i] - back[i])
+            advance(states, k, *ends, scratches[k], values[k], errors[k])
 
 
 @dataclass(frozen=True)
-class Ladders:
+class ExtrapolatedColumns:
     """Rows of the transposed Jacobian, their errors, and the final states of their ladders."""
 
     problem: Problem
     steps: Steps
-    other: bool = field(default=False, kw_only=True)  # by other steps
-    calls = CALLS
+    interleaved: bool = field(default=False, kw_only=True)  # by other steps
+    calls = CALLS_PER_COLUMN
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         shape = count, self.problem.base.size
         return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
 
-    def by_other_steps(self) -> "Ladders":
+    def with_interleaved_steps(self) -> "ExtrapolatedColumns":
         """Return ladders whose steps are none of these, and meet other noise and other kinks."""
-        return replace(self, other=not self.other)
+        return replace(self, interleaved=not self.interleaved)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
         native = self.problem.native
         if native is None:
             self._python(np.arange(start, start + len(outs[-1])), outs)
         else:
             self._compiled(native, start, outs)
-        self._doubt(outs)
+        self._drop_unknown_errors(outs)
 
-    def at(self, columns: NDArray, outs: Outs) -> None:
+    def at(self, columns: NDArray, outs: Buffers) -> None:
         """Fill `outs` with what belongs to some coordinates."""
         native = self.problem.native
         if native is None:
@@ -125,13 +129,13 @@ class Ladders:
         else:
             for part in runs(columns):
                 self._compiled(native, int(columns[part.start]), tuple(out[part] for out in outs))
-        self._doubt(outs)
+        self._drop_unknown_errors(outs)
 
-    def _doubt(self, outs: Outs) -> None:
-        if self.steps.vague:
+    def _drop_unknown_errors(self, outs: Buffers) -> None:
+        if self.steps.is_error_unknown:
             outs[1][:] = np.inf
 
-    def _compiled(self, native: Native, start: int, outs: Outs) -> None:
+    def _compiled(self, native: Native, start: int, outs: Buffers) -> None:
         problem, steps = self.problem, self.steps
         x = np.empty_like(problem.x)
         where = (
@@ -143,27 +147,32 @@ class Ladders:
             start,
         )
         upper = np.empty(problem.native_shape, problem.dtype)
-        scratch = (problem.base, upper, np.empty_like(upper), _room(problem.base.size))
+        scratch = (problem.base, upper, np.empty_like(upper), _scratch(problem.base.size))
         further, reached = CLIMB.address(problem.base.dtype), np.empty(1, np.int64)
         try:
             native.entry(CLIMB_COLUMNS)(
-                *where, _reach(problem, steps, self.other), further, *scratch, *outs, reached
+                *where,
+                _step_limits(problem, steps, self.interleaved),
+                further,
+                *scratch,
+                *outs,
+                reached,
             )
         except Exception as error:
             step = perturbation(problem, x, as_real_vector(problem.x), reached[0])
-            blame(error, problem, reached[0], step)
+            note_coordinate(error, problem, reached[0], step)
             raise
 
-    def _python(self, columns: NDArray, outs: Outs) -> None:
+    def _python(self, columns: NDArray, outs: Buffers) -> None:
         problem = self.problem
         states = outs[-1]
-        states[:] = measured(problem, self.steps, self.other)[columns]
+        states[:] = initial_states(problem, self.steps, self.interleaved)[columns]
         scratch = scratch_of(problem.base.size)
         with Evaluator(problem) as evaluate:
-            evaluate.block = max(1, min(evaluate.block, SCRATCH // max(1, scratch)))
+            evaluate.block = max(1, min(evaluate.block, SCRATCH_BYTES // max(1, scratch)))
             for block, numbers in evaluate.coordinates(columns):
                 displaced = self._displaced(evaluate, numbers, states["length"][block])
-                climb(problem.base, displaced, tuple(out[block] for out in outs))
+                extrapolate(problem.base, displaced, tuple(out[block] for out in outs))
 
     def _displaced(self, evaluate: Evaluator, numbers: NDArray, length: NDArray) -> Evaluate:
         origin = as_real_vector(self.problem.x)[numbers]
@@ -185,26 +194,26 @@ class Ladders:
 
 
 @dataclass(frozen=True)
-class Values:
+class ExtrapolatedValues:
     """Rows of the transposed Jacobian alone: ladders whose errors are dropped block by block."""
 
-    ladders: Ladders
-    calls = CALLS
+    ladders: ExtrapolatedColumns
+    calls = CALLS_PER_COLUMN
 
     @property
     def problem(self) -> Problem:
         return self.ladders.problem
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         base = self.problem.base
         return (np.empty((count, base.size), base.dtype),)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
         (rows,) = outs
         step = max(1, _BLOCK_BYTES // max(1, rows[:1].nbytes))
         for first in range(0, len(rows), step):
             part = rows[first : first + step]
-            found = self.ladders.results(len(part))
-            self.ladders(start + first, found)
-            part[:] = found[0]
+            results = self.ladders.results(len(part))
+            self.ladders(start + first, results)
+            part[:] = results[0]

@@ -29,14 +29,14 @@ from .._kernels.coloring import (
 )
 
 # Entries of a matrix that one thread recovers as soon as two.
-_SERIAL = 2_000_000
-_TASK = 1 << 19
+_SERIAL_ENTRIES = 2_000_000
+_TASK_ENTRIES = 1 << 19
 # About the seconds that greedy coloring takes for a column or entry, and smallest-last order for
 # two entries of a row.
 _FIT_SECONDS = 3e-9
 _ORDER_SECONDS = 6e-8
 # A stencil has at most so many entries in a column.
-_STENCIL = NARROW
+_MAX_STENCIL = NARROW
 _NATURAL = np.empty(0, np.int64)
 
 Shape = tuple[int, int]
@@ -167,17 +167,17 @@ def _color_stencil(indptr: NDArray, indices: NDArray, shape: Shape) -> tuple[Col
 
 def _suggested_form(indptr: NDArray, indices: NDArray, n: int) -> tuple[list[int], int] | None:
     """Return the strides of the axes and the number of colors, as for `lattice`."""
-    found: set[int] = set()
+    distinct: set[int] = set()
     # Three columns in a row, at fractions that are not on an edge of most grids.
     for first in (n * 5 // 13, n // 2, n * 8 // 13):
         for j in range(first, min(first + 3, n)):
             rows = indices[indptr[j] : indptr[j + 1]]
-            if rows.size > _STENCIL:
+            if rows.size > _MAX_STENCIL:
                 return None
-            found.update((rows - j).tolist())
-    if not found or len(found) > _STENCIL:
+            distinct.update((rows - j).tolist())
+    if not distinct or len(distinct) > _MAX_STENCIL:
         return None
-    offsets = sorted(found)
+    offsets = sorted(distinct)
     width = offsets[-1] - offsets[0] + 1
     if len(offsets) == width:
         # Entries far from the diagonal in the first column: a ring, which ends as it begins.
@@ -223,9 +223,9 @@ class _Greedy:
         width, count = self.least // 32 + 1, -1
         colors = np.empty(self._shape[1], np.int64)
         while count < 0:
-            kept = np.minimum(lengths, width).astype(np.uint64)
-            starts = np.cumsum(kept) - kept
-            words, filled = np.zeros(int(kept.sum()), np.uint64), np.zeros_like(starts)
+            capacities = np.minimum(lengths, width).astype(np.uint64)
+            starts = np.cumsum(capacities) - capacities
+            words, filled = np.zeros(int(capacities.sum()), np.uint64), np.zeros_like(starts)
             rows = lengths.astype(np.uint64), starts, width, words, filled
             count = FIRST_FIT_MANY[self._pattern[0].dtype](
                 *self._pattern, order, *rows, np.zeros(width, np.uint64), colors
@@ -280,23 +280,23 @@ def small(colors: NDArray, count: int) -> NDArray:
 
 def color_groups(groups: Any, n: int) -> Coloring:
     """Return the coloring that a caller gives: a number for each column, equal within a group."""
-    given = np.asarray(groups)
-    if given.shape != (n,) or (given.dtype.kind not in "iu" and n):
+    numbers = np.asarray(groups)
+    if numbers.shape != (n,) or (numbers.dtype.kind not in "iu" and n):
         msg = (
             f"sparsity must give the group of each of the {n} columns as an integer, "
-            f"got an array of shape {given.shape} and dtype {given.dtype}"
+            f"got an array of shape {numbers.shape} and dtype {numbers.dtype}"
         )
         raise ValueError(msg)
-    if n and given.min() < 0:
-        j = int(np.argmin(given))
-        msg = f"sparsity gives column {j} the group {given[j]}; number the groups from 0 on"
+    if n and numbers.min() < 0:
+        j = int(np.argmin(numbers))
+        msg = f"sparsity gives column {j} the group {numbers[j]}; number the groups from 0 on"
         raise ValueError(msg)
-    count = int(given.max()) + 1 if n else 0
+    count = int(numbers.max()) + 1 if n else 0
     # A group without columns would cost a call of f.
-    if count > n or not np.bincount(given.astype(np.intp)).all():
-        used, given = np.unique(given, return_inverse=True)
+    if count > n or not np.bincount(numbers.astype(np.intp)).all():
+        used, numbers = np.unique(numbers, return_inverse=True)
         count = used.size
-    return Coloring(np.array(small(given, count)), count)
+    return Coloring(np.array(small(numbers, count)), count)
 
 
 def first_clash(
@@ -394,10 +394,10 @@ def decompress(
     indptr, indices = _in_one_dtype(indptr, indices)
     below = np.empty(0, differences.dtype) if below is None else below
     kernel = DECOMPRESS[indptr.dtype, colors.dtype, differences.dtype]
-    given = indptr, indices, colors, differences, weight, data
+    arguments = indptr, indices, colors, differences, weight, data
 
     def fill(start: int, stop: int) -> None:
-        kernel(*given, start, stop, accumulate, below)
+        kernel(*arguments, start, stop, accumulate, below)
 
     _by_columns(fill, indptr)
 
@@ -414,10 +414,10 @@ def recover(
     """Do as `decompress` with the entries of a symmetric matrix, mirrored ones among them."""
     indptr, indices = _in_one_dtype(indptr, indices)
     kernel = RECOVER[indptr.dtype, star.colors.dtype, differences.dtype]
-    given = indptr, indices, star.colors, star.mirrored, differences, weight, data
+    arguments = indptr, indices, star.colors, star.mirrored, differences, weight, data
 
     def fill(start: int, stop: int) -> None:
-        kernel(*given, start, stop, accumulate)
+        kernel(*arguments, start, stop, accumulate)
 
     _by_columns(fill, indptr)
 
@@ -425,10 +425,10 @@ def recover(
 def _by_columns(fill: Callable[[int, int], None], indptr: NDArray) -> None:
     """Call ``fill(start, stop)`` for ranges of columns, on all threads if that pays."""
     n, entries = indptr.size - 1, int(indptr[-1])
-    if entries <= _SERIAL:
+    if entries <= _SERIAL_ENTRIES:
         fill(0, n)
         return
-    starts = np.searchsorted(indptr, np.arange(0, entries, _TASK, dtype=indptr.dtype))
+    starts = np.searchsorted(indptr, np.arange(0, entries, _TASK_ENTRIES, dtype=indptr.dtype))
     in_parts(fill, starts.tolist(), n)
 
 

@@ -21,7 +21,7 @@ from .._core.protocols import NDArray
 from .._core.threads import get_num_threads
 from .._kernels.function_calls import Fills, Form, Returns, Rows
 
-_TRIES = 1000  # to prove that two arrays do not overlap
+_MAX_OVERLAP_WORK = 1000  # to prove that two arrays do not overlap
 
 
 def size_of(values: tuple[Any, ...]) -> float:
@@ -47,21 +47,21 @@ def _collect(value: Any, arrays: dict[int, Any]) -> bool:
 
 def _overlap(one: Any, other: Any) -> bool:
     try:
-        return bool(np.shares_memory(one, other, max_work=_TRIES))  # type: ignore[arg-type]
+        return bool(np.shares_memory(one, other, max_work=_MAX_OVERLAP_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 
 
-def copied(value: Any, known: dict[int, Any]) -> Any:
+def copy_writeable(value: Any, copies: dict[int, Any]) -> Any:
     """Copy arrays that may be written into, in tuples too; what is one stays one."""
     if isinstance(value, tuple):
-        items = [copied(each, known) for each in value]
+        items = [copy_writeable(each, copies) for each in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if not (isinstance(value, np.ndarray) and value.flags.writeable):
         return value
-    if id(value) not in known:
-        known[id(value)] = _like(value)
-    return known[id(value)]
+    if id(value) not in copies:
+        copies[id(value)] = _like(value)
+    return copies[id(value)]
 
 
 def _like(array: Any) -> Any:
@@ -102,7 +102,7 @@ def _is_mutable(kind: types.Type) -> bool:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class LibraryFunction:
     """
     A function that takes an array of the library of `like` at a position.
 
@@ -117,21 +117,21 @@ class Foreign:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the function's result, as NumPy's array if it is a library's."""
         library: Any = library_of(self.like)
-        given = list(args)
-        given[self.position] = library.put(given[self.position], self.like)
+        arguments = list(args)
+        arguments[self.position] = library.put(arguments[self.position], self.like)
         if self.fills:
-            given[-1] = library.from_numpy(given[-1])
-        y = self.inner(*given, **kwargs)
-        own = library_of(y)
-        return y if own is None else own.fetch(y)
+            arguments[-1] = library.from_numpy(arguments[-1])
+        y = self.inner(*arguments, **kwargs)
+        result_library = library_of(y)
+        return y if result_library is None else result_library.fetch(y)
 
 
-_SMALL = 1 << 18  # bytes that a core has room for beside what others read
-_ROOM = 1 << 30  # bytes that copies for threads may take
+_SMALL_COPY_BYTES = 1 << 18  # bytes that a core has room for beside what others read
+_THREAD_COPY_BYTES = 1 << 30  # bytes that copies for threads may take
 _CHARS = frozenset("fdFD")  # dtypes that kernels take
 
 
-class Call(NamedTuple):
+class CallForm(NamedTuple):
     """How f is called, ``f(*before, x, *after, **kwargs)``, and what it returns or fills."""
 
     f: Any
@@ -155,7 +155,7 @@ class Native:
     run: the caller may change what they were made of, before the next.
     """
 
-    as_given: Form
+    original_form: Form
     key: tuple[Any, ...]
     parallel: bool
     keep: Any
@@ -166,7 +166,7 @@ class Native:
     _forms: dict[int, Form] = field(default_factory=dict, init=False)  # by thread
 
     def __post_init__(self) -> None:
-        self._forms[get_ident()] = self.as_given
+        self._forms[get_ident()] = self.original_form
 
     @property
     def form(self) -> Form:
@@ -174,9 +174,9 @@ class Native:
         thread = get_ident()
         form = self._forms.get(thread)
         if form is None:
-            form = self.as_given
+            form = self.original_form
             if not self._shares:
-                before, after = copied((form.before, form.after), {})
+                before, after = copy_writeable((form.before, form.after), {})
                 form = form._replace(before=before, after=after)
             self._forms[thread] = form
         return form
@@ -190,7 +190,7 @@ class Native:
         """Forget the copies of the last run."""
         if len(self._forms) > 1:
             for thread, form in list(self._forms.items()):
-                if form is not self.as_given:
+                if form is not self.original_form:
                     self._forms.pop(thread, None)
 
     @property
@@ -199,22 +199,22 @@ class Native:
         wanted = 1 if self.parallel else get_num_threads()
         if wanted == 1 or self._shares:
             return wanted
-        return min(wanted, 1 + int(_ROOM / self._size if self._size < np.inf else 0))
+        return min(wanted, 1 + int(_THREAD_COPY_BYTES / self._size if self._size < np.inf else 0))
 
     @cached_property
     def _size(self) -> float:
-        return size_of((self.as_given.before, self.as_given.after))
+        return size_of((self.original_form.before, self.original_form.after))
 
     @property
     def _shares(self) -> bool:
         """Whether all threads may have the same arguments."""
-        return self._size == 0 or (self._size > _SMALL and self._only_reads)
+        return self._size == 0 or (self._size > _SMALL_COPY_BYTES and self._only_reads)
 
     @property
     def _only_reads(self) -> bool:
         """Whether f can be compiled for arguments that it may not write into."""
         if not self._reads:
-            form, kinds = self.as_given, self.keep.signature.args
+            form, kinds = self.original_form, self.keep.signature.args
             x = isinstance(form, Rows) + len(form.before)
             self._reads.append(only_reads(self.f(), kinds, {x, x + len(form.after) + 1}))
         return self._reads[0]
@@ -228,52 +228,54 @@ class Native:
             entry = self._entries[name] = kernels[key]
         return entry
 
-    def given(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> "Native":
+    def with_arguments(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> "Native":
         """Return the same for other arguments of the same kinds."""
-        form = self.as_given._replace(before=before, after=(*after, *self.defaults))
-        return replace(self, as_given=form)
+        form = self.original_form._replace(before=before, after=(*after, *self.defaults))
+        return replace(self, original_form=form)
 
     def of_shape(self, shape: tuple[int, ...]) -> "Native":
         """Return the same for results of another shape."""
-        form = self.as_given
-        return self if shape == form.shape else replace(self, as_given=form._replace(shape=shape))
+        form = self.original_form
+        return (
+            self if shape == form.shape else replace(self, original_form=form._replace(shape=shape))
+        )
 
 
 # What was found of a function, by what it was asked with. The values hold neither that nor f.
-_known: WeakKeyDictionary[Any, dict[Any, Native | None]] = WeakKeyDictionary()
+_native_forms: WeakKeyDictionary[Any, dict[Any, Native | None]] = WeakKeyDictionary()
 
 
-def native_form(call: Call) -> Native | None:
+def native_form(call: CallForm) -> Native | None:
     """Return how kernels can call a compiled f, or None if Python has to."""
     f = call.f
     if not {call.x.dtype.char, call.dtype.char} <= _CHARS:
         return None
-    question = _question(call)
-    if question is None:
-        return _sought(call)
-    answers = _known.setdefault(f, {})
-    native = answers.get(question)
-    if question not in answers or not _is_current(f, native):
-        native = _sought(call)
-        answers[question] = native and native.given((), ())
+    key = _cache_key(call)
+    if key is None:
+        return _compile_form(call)
+    forms = _native_forms.setdefault(f, {})
+    native = forms.get(key)
+    if key not in forms or not _is_current(f, native):
+        native = _compile_form(call)
+        forms[key] = native and native.with_arguments((), ())
     elif native is not None:
         if call.before or call.after:
-            native = native.given(call.before, call.after)
-        native = native.of_shape(_told(call))
+            native = native.with_arguments(call.before, call.after)
+        native = native.of_shape(_array_shape(call))
     return native
 
 
-def _told(call: Call) -> tuple[int, ...]:
+def _array_shape(call: CallForm) -> tuple[int, ...]:
     """Return the shape of f's results as far as their number does not tell it."""
     return call.shape if len(call.shape) > 1 else ()
 
 
 def _is_current(f: Any, native: Native | None) -> bool:
     """Tell whether a function was not compiled anew since, as its globals have changed maybe."""
-    return native is None or any(native.keep is own for own in list(f.overloads.values()))
+    return native is None or any(native.keep is overload for overload in list(f.overloads.values()))
 
 
-def _question(call: Call) -> Any:
+def _cache_key(call: CallForm) -> Any:
     """Return what decides the form, or None if it is not worth remembering."""
     others = (*call.before, *call.after)
     kinds = tuple(kind_of(a) for a in others)
@@ -296,7 +298,7 @@ def kind_of(x: Any) -> Any:
     return None
 
 
-def _sought(call: Call) -> Native | None:
+def _compile_form(call: CallForm) -> Native | None:
     f, x = call.f, call.x
     others = _positional(call)
     if others is None:
@@ -320,14 +322,14 @@ def _sought(call: Call) -> Native | None:
     if example is _UNFIT:
         return None
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-    form = make(address, example, _told(call), before, after)
+    form = make(address, example, _array_shape(call), before, after)
     axes = len(call.shape) if make is Fills else 1
     key = (numba.typeof(form), x.dtype, x.ndim, call.dtype, axes)
     parallel = bool(f.targetoptions.get("parallel"))
     return Native(form, key, parallel, compiled, ref(f), after[len(call.after) :])
 
 
-def _positional(call: Call) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+def _positional(call: CallForm) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
     """Return all other arguments of f by position, defaults too, or None if they have none."""
     marks = object(), object(), object()
     first = (marks[0],) if call.rowwise else ()

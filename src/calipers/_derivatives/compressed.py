@@ -9,17 +9,17 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 from .._kernels.differences import COLORED
 from .._kernels.ladder_extrapolate import STATE
-from .adaptive import CALLS, SCRATCH, climb, scratch_of
+from .adaptive import CALLS_PER_COLUMN, SCRATCH_BYTES, extrapolate, scratch_of
 from .compiled import Native
 from .fixed_step import UNDEFINED
 from .function import Problem
 
 
 @dataclass
-class Space:
+class SharedScratch:
     """Memory that one call after the other may use: fresh memory costs more than what fills it."""
 
     table: NDArray
@@ -29,7 +29,7 @@ class Space:
 
 
 @dataclass
-class Differences:
+class ColorDifferences:
     """
     Differences of f between two points of all coordinates of a color: a row for each color.
 
@@ -41,19 +41,19 @@ class Differences:
     colors: NDArray
     tops: NDArray
     bottoms: NDArray
-    space: Space | None = field(default=None, compare=False)
+    scratch: SharedScratch | None = field(default=None, compare=False)
 
     @property
     def calls(self) -> float:
         return 2 if self.bottoms.size else 1
 
-    def results(self, count: int) -> Outs:
-        if self.space is not None and count == len(self.space.rows):
-            return (self.space.rows,)
+    def results(self, count: int) -> Buffers:
+        if self.scratch is not None and count == len(self.scratch.rows):
+            return (self.scratch.rows,)
         size = self.problem.base.size // (2 if self.problem.imaginary else 1)
         return (np.empty((count, size), self.problem.base.dtype),)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill the rows of colors from `start`."""
         (rows,) = outs
         if not self.problem.imaginary:
@@ -72,16 +72,16 @@ class Differences:
         if native is not None:
             self._compiled(native, start, rows, colors, tops)
             return
-        origin, sides = (
+        origin, ends = (
             as_real_vector(self.problem.x),
             [tops, self.bottoms] if self.bottoms.size else [tops],
         )
-        count = max(1, self.problem.batch_size // len(sides))
+        count = max(1, self.problem.batch_size // len(ends))
         for first in range(0, len(rows), count):
             some = rows[first : first + count]
             chosen = colors == np.arange(start + first, start + first + len(some))[:, None]
-            points = np.concatenate([np.where(chosen, side, origin) for side in sides])
-            with _blamed(start + first):
+            points = np.concatenate([np.where(chosen, end, origin) for end in ends])
+            with _notes_color(start + first):
                 values = self.problem.at_each(points)
             some[:] = values[: len(some)]
             if self.bottoms.size:
@@ -92,22 +92,22 @@ class Differences:
         self, native: Native, start: int, rows: NDArray, colors: NDArray, tops: NDArray
     ) -> None:
         problem = self.problem
-        points = [] if self.space is None else self.space.points
+        points = [] if self.scratch is None else self.scratch.points
         try:
             x, lower = points.pop()
         except IndexError:  # none is left, or another thread took it
             x = np.empty(problem.x.shape, problem.x.dtype)
             lower = np.empty(problem.native_shape, problem.dtype)
         where = native.form, x, as_real_vector(problem.x), start
-        given = colors, tops, self.bottoms, lower, rows
+        arguments = colors, tops, self.bottoms, lower, rows
         reached = np.empty(1, np.int64)
-        with _blamed(reached):
-            native.entry(COLORED, colors.dtype)(*where, *given, reached)
+        with _notes_color(reached):
+            native.entry(COLORED, colors.dtype)(*where, *arguments, reached)
         points.append((x, lower))
 
 
 @contextmanager
-def _blamed(color: Any) -> Iterator[None]:
+def _notes_color(color: Any) -> Iterator[None]:
     """Add to what f raises which color is displaced: a number, or an array that holds it then."""
     try:
         yield
@@ -118,7 +118,7 @@ def _blamed(color: Any) -> Iterator[None]:
 
 
 @dataclass
-class ColorLadders:
+class ExtrapolatedColors:
     """Ladders on which all coordinates of a color climb together, each in steps of its own."""
 
     problem: Problem
@@ -127,19 +127,19 @@ class ColorLadders:
     lows: NDArray
     highs: NDArray
     states: NDArray
-    calls = CALLS
+    calls = CALLS_PER_COLUMN
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         shape = count, self.problem.base.size
         return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill the values, errors and states of colors from `start`."""
-        step = max(1, SCRATCH // max(1, scratch_of(self.problem.base.size)))
+        step = max(1, SCRATCH_BYTES // max(1, scratch_of(self.problem.base.size)))
         for first in range(0, len(outs[0]), step):
-            self._climb(start + first, tuple(out[first : first + step] for out in outs))
+            self._extrapolate(start + first, tuple(out[first : first + step] for out in outs))
 
-    def _climb(self, start: int, outs: Outs) -> None:
+    def _extrapolate(self, start: int, outs: Buffers) -> None:
         states = outs[-1]
         states[:] = self.states[start : start + len(states)]
         x = as_real_vector(self.problem.x)
@@ -153,8 +153,8 @@ class ColorLadders:
                 points = x + np.where(self.colors == color, t[some, None] * self.directions, 0.0)
                 if self.lows.size:  # beyond which rounding may have led
                     points = np.clip(points, self.lows, self.highs)
-                with _blamed(color[0]):
+                with _notes_color(color[0]):
                     rows[some] = self.problem.at_each(points.astype(x.dtype))
             return rows, t
 
-        climb(self.problem.base, displaced, outs)
+        extrapolate(self.problem.base, displaced, outs)

@@ -16,7 +16,15 @@ from . import sparse
 from .function import Problem
 from .jacobian import _by_argument
 from .options import Options
-from .solve import STATUS, arranged, arranged_errors, find, pose, require_room, steps_of
+from .solve import (
+    STATUS,
+    differentiate_dense,
+    prepare,
+    require_dense_memory,
+    shaped,
+    shaped_errors,
+    steps_of,
+)
 from .steps import ADAPTIVE
 
 
@@ -92,26 +100,26 @@ class Derivative(Printable):
         error = self.error[0] if isinstance(self.error, tuple) else self.error
         names, counts = np.unique(self.status, return_counts=True)
         columns = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
-        lines = [f"Derivative of shape {value.shape}: {columns or 'no columns'}"]
-        lines += [
+        rows = [f"Derivative of shape {value.shape}: {columns or 'no columns'}"]
+        rows += [
             labelled(name, _positions(np.argwhere(self.status == name)))
             for name in names
             if name not in _USUAL
         ]
         errors = np.asarray(error if self.colors is None else error.data)
-        known = errors[np.isfinite(errors)]
-        if known.size:
+        finite = errors[np.isfinite(errors)]
+        if finite.size:
             index = _largest(error, sparse=self.colors is not None)
             where = f" ({_position('value', index)})" if index else ""
-            median = np.median(known)
-            text = f"at most {known.max():.2g}{where}, median {median:.2g}"
-            lines.append(labelled("error", text))
-        if known.size < errors.size:
-            text = f"error of {errors.size - known.size} of {errors.size} entries"
-            lines.append(labelled("unknown", text))
+            median = np.median(finite)
+            text = f"at most {finite.max():.2g}{where}, median {median:.2g}"
+            rows.append(labelled("error", text))
+        if finite.size < errors.size:
+            text = f"error of {errors.size - finite.size} of {errors.size} entries"
+            rows.append(labelled("unknown", text))
         groups = "" if self.colors is None else f" in {self.colors} color{'s' * (self.colors != 1)}"
-        lines.append(labelled("calls", f"f {self.nfev}{groups}, {self.seconds:.3g} s"))
-        return "\n".join(lines)
+        rows.append(labelled("calls", f"f {self.nfev}{groups}, {self.seconds:.3g} s"))
+        return "\n".join(rows)
 
 
 _USUAL = frozenset({"CONVERGED", "FIXED", "EXCLUDED"})  # as the caller asked for
@@ -249,18 +257,18 @@ def differentiate(
 
 
 def _derivative(f: Callable[..., Any], x: Any, options: Options) -> Derivative:
-    problem = pose(f, x, options, dense=options.sparsity is None)
+    problem = prepare(f, x, options, dense=options.sparsity is None)
     if options.sparsity is not None:
         return _sparse_derivative(problem, options)
-    require_room(problem, options, errors=options.adaptive)
+    require_dense_memory(problem, options, errors=options.adaptive)
     error: Any
-    dense = find(problem, steps_of(problem, options), options)
-    value = arranged(problem, dense.rows)
+    dense = differentiate_dense(problem, steps_of(problem, options), options)
+    value = shaped(problem, dense.rows)
     if dense.errors is None:
         unknown = np.broadcast_to(np.inf, np.shape(value[0] if type(value) is tuple else value))
         error = (unknown, unknown) if type(value) is tuple else unknown
     else:
-        error = arranged_errors(problem, dense.errors)
+        error = shaped_errors(problem, dense.errors)
     shape = problem.x.shape if len(dense.status) == problem.x.size else (*problem.x.shape, 2)
     return Derivative(
         value,
@@ -274,7 +282,7 @@ def _derivative(f: Callable[..., Any], x: Any, options: Options) -> Derivative:
 
 
 def _sparse_derivative(problem: Problem, options: Options, symmetric: bool = False) -> Derivative:
-    result = sparse.find(problem, options, symmetric)
+    result = sparse.differentiate_sparse(problem, options, symmetric)
     with np.errstate(invalid="ignore"):
         step = np.abs(result.points.reshape(problem.x.shape) - problem.x)
     return Derivative(

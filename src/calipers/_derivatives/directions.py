@@ -8,10 +8,10 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 from .._execution.run import run
 from .._kernels.ladder_extrapolate import STATE
-from .adaptive import Ladders, climb, lengths_of
+from .adaptive import ExtrapolatedColumns, extrapolate, lengths_of
 from .fixed_step import UNDEFINED, Columns, lost_step
 from .function import WIRTINGER, Problem
 from .options import Options
@@ -20,11 +20,12 @@ from .steps import ADAPTIVE, Steps
 
 _BLOCK_BYTES = 1 << 20  # bytes of rows of the Jacobian that are in memory at a time
 # Powers of what a displacement loses at its own element of x: what others may lose, of the longest.
-_GRAIN, _COARSE_GRAIN = 0.75, 0.5
-_NARROW = 2.0**-10  # of a ladder's length: with less room on one side, it climbs on the other
+_EXTRAPOLATED_LOSS_POWER, _FIXED_STEP_LOSS_POWER = 0.75, 0.5
+# Least distance to a bound for central differences, as a share of the first step.
+_MIN_TWO_SIDED = 2.0**-10
 
 
-def along(
+def jacobian_vector_product(
     problem: Problem, v: NDArray, steps: Steps, joint: bool = False
 ) -> tuple[NDArray, NDArray]:
     """
@@ -42,11 +43,11 @@ def along(
     # Steps along a direction that is subnormal would be too long to be numbers.
     size = np.ldexp(1.0, np.frexp(np.abs(direction).max())[1] - 1)
     results = []
-    for part, far in _parts(problem, direction / size, steps):
+    for part, far in _split_by_magnitude(problem, direction / size, steps):
         if far == 0:
             results.append((np.full(shape, np.nan), np.full(shape, np.inf)))
         elif steps.method == ADAPTIVE:
-            results.append(_ladder(problem, part, far, steps, joint))
+            results.append(_extrapolated(problem, part, far, steps, joint))
         else:
             results.append((_difference(problem, part, far, steps), np.full(shape, np.inf)))
     with np.errstate(all="ignore"):
@@ -69,7 +70,7 @@ def slopes_along(
     longest = _length(problem, direction, steps)
     ts = np.ldexp(longest, -np.arange(count))
     right, left = np.full((2, count, *problem.base.shape), np.nan)
-    if min(_room(x, direction, steps)) < longest:
+    if min(_distance_to_bounds(x, direction, steps)) < longest:
         return right, left, ts
     base = problem.base.astype(float)
     for k, t in enumerate(ts.tolist()):
@@ -81,7 +82,9 @@ def slopes_along(
     return right, left, ts
 
 
-def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple[NDArray, Any]]:
+def _split_by_magnitude(
+    problem: Problem, direction: NDArray, steps: Steps
+) -> Iterator[tuple[NDArray, Any]]:
     """
     Split a direction, where steps along all of it are lost beside large elements of x.
 
@@ -95,20 +98,22 @@ def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple
     left = direction
     while left.any():
         if steps.method == ADAPTIVE:
-            far, grain = _unit_length(problem, left, steps), steps.eps**_GRAIN
+            far, grain = _unit_length(problem, left, steps), steps.eps**_EXTRAPOLATED_LOSS_POWER
         else:
             far = _length(problem, left, steps)
-            grain = (steps.eps / min(steps.factor, 1.0)) ** _COARSE_GRAIN
+            grain = (steps.eps / min(steps.factor, 1.0)) ** _FIXED_STEP_LOSS_POWER
         with np.errstate(all="ignore"):
             lost = (left != 0) & ~(spacings <= grain * far * np.abs(left).max())
         if lost[left != 0].all():
             lost[:] = False  # the step is the caller's
-        for part in _sides(problem, np.where(lost, 0.0, left), far, steps):
+        for part in _split_at_bounds(problem, np.where(lost, 0.0, left), far, steps):
             yield part, far
         left = np.where(lost, left, 0.0)
 
 
-def _sides(problem: Problem, direction: NDArray, far: Any, steps: Steps) -> Iterator[NDArray]:
+def _split_at_bounds(
+    problem: Problem, direction: NDArray, far: Any, steps: Steps
+) -> Iterator[NDArray]:
     """
     Split a direction, where bounds leave no room for a step along all of it, either way.
 
@@ -118,10 +123,10 @@ def _sides(problem: Problem, direction: NDArray, far: Any, steps: Steps) -> Iter
         yield direction
         return
     x = as_real_vector(problem.x).astype(float)
-    up, down = _room(x, direction, steps)
-    extent, one_sided = _NARROW * far, _NARROW * far
+    up, down = _distance_to_bounds(x, direction, steps)
+    extent, one_sided = _MIN_TWO_SIDED * far, _MIN_TWO_SIDED * far
     if steps.method != ADAPTIVE:
-        extent, one_sided = _reach(steps) * far, steps.sided[-1, 0] * far
+        extent, one_sided = _stencil_extent(steps) * far, steps.sided[-1, 0] * far
     if min(up, down) >= extent or max(up, down) >= one_sided:
         yield direction
         return
@@ -133,7 +138,7 @@ def _sides(problem: Problem, direction: NDArray, far: Any, steps: Steps) -> Iter
             yield part
 
 
-def _reach(steps: Steps) -> float:
+def _stencil_extent(steps: Steps) -> float:
     """Return how many steps central differences go to each side."""
     return float(np.abs(steps.central).max(initial=0, where=[True, True, False]))
 
@@ -152,8 +157,8 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     wide = np.promote_types(problem.base.dtype, float)
     value = np.zeros(shape, wide)
     stencil = steps.central
-    up, down = _room(x, direction, steps)
-    if min(up, down if (stencil[:, 1] < 0).any() else np.inf) < _reach(steps) * t:
+    up, down = _distance_to_bounds(x, direction, steps)
+    if min(up, down if (stencil[:, 1] < 0).any() else np.inf) < _stencil_extent(steps) * t:
         stencil = steps.sided
         sign = 1.0 if up >= down else -1.0
         t = sign * min(t, max(up, down) / stencil[-1, 0])
@@ -214,7 +219,7 @@ def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
 
 
 @np.errstate(all="ignore")
-def _room(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
+def _distance_to_bounds(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
     """Return how far the bounds let x go along the direction, and against it."""
     if not steps.lows.size:
         return np.inf, np.inf
@@ -234,7 +239,7 @@ def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
 
 
 @np.errstate(all="ignore")  # for f, too, as steps that are far too large are part of the search
-def _ladder(
+def _extrapolated(
     problem: Problem, direction: NDArray, length: Any, steps: Steps, joint: bool
 ) -> tuple[NDArray, NDArray]:
     coords = as_real_vector(problem.x)
@@ -242,14 +247,14 @@ def _ladder(
     units = np.maximum(1.0, np.abs(x))
     nonzero = direction != 0
     unit = np.min((units / np.abs(direction))[nonzero])
-    up, down = (room / length for room in _room(x, direction, steps))
+    up, down = (distance / length for distance in _distance_to_bounds(x, direction, steps))
     states = np.zeros(1, STATE)
     states["length"], states["eps"], states["unit"] = length, steps.eps, unit / length
     states["limit"], states["power"], states["joint"] = min(up, down), 1, joint
     states["parts"] = problem.parts
     spacing = steps.eps * np.abs(x)[nonzero] / np.abs(direction)[nonzero]
     states["grain"] = spacing.min() / length
-    if min(up, down) < _NARROW:
+    if min(up, down) < _MIN_TWO_SIDED:
         states["one_sided"], states["limit"] = 1 if up >= down else -1, max(up, down)
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
 
@@ -259,16 +264,16 @@ def _ladder(
         ]
         return np.stack(rows), t
 
-    climb(problem.base, displaced, (values, errors, states))
+    extrapolate(problem.base, displaced, (values, errors, states))
     # The displacement of each coordinate is rounded to its format.
     return values[0], errors[0] + steps.eps * np.abs(values[0])
 
 
 @dataclass(frozen=True)
-class Contracted:
+class ContractedColumns:
     """Products of a vector with the columns of the Jacobian, and their errors."""
 
-    work: Columns | Ladders
+    work: Columns | ExtrapolatedColumns
     weights: NDArray  # for the real values of f
 
     @property
@@ -279,10 +284,10 @@ class Contracted:
     def calls(self) -> float:
         return self.work.calls
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         return (np.empty((count, *self.weights.shape[1:])), np.empty(count))
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
         products, errors = outs
         step = max(1, _BLOCK_BYTES // max(1, self.problem.base.nbytes))
@@ -293,11 +298,13 @@ class Contracted:
             with np.errstate(all="ignore"):
                 products[part] = results[0].astype(float, copy=False) @ self.weights
                 errors[part] = np.inf
-                if isinstance(self.work, Ladders):
+                if isinstance(self.work, ExtrapolatedColumns):
                     errors[part] = results[1] @ np.abs(self.weights).max(axis=-1, initial=0)
 
 
-def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, NDArray]:
+def vector_jacobian_product(
+    problem: Problem, w: NDArray, options: Options
+) -> tuple[NDArray, NDArray]:
     """Return w times the Jacobian, as f's dtype, and its errors."""
     if problem.mode == WIRTINGER:
         msg = (
@@ -311,9 +318,9 @@ def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, ND
         # (a + ib)(u + iv): the real values are u and v, the products' real and imaginary parts
         values = np.stack([w, 1j * w], axis=1).reshape(-1, 1)
     weights = np.concatenate([values.real, values.imag], axis=1).astype(float)
-    work = Ladders(problem, steps) if options.adaptive else Columns(problem, steps)
+    work = ExtrapolatedColumns(problem, steps) if options.adaptive else Columns(problem, steps)
     products, errors = run(
-        Contracted(work, weights), problem.coordinates, options.workers, options.progress
+        ContractedColumns(work, weights), problem.coordinates, options.workers, options.progress
     )
     is_complex = w.dtype.kind == "c" or (problem.dtype.kind == "c" and not problem.imaginary)
     result = products[:, 0] + 1j * products[:, 1] if is_complex else products[:, 0]

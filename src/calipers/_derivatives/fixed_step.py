@@ -11,18 +11,18 @@ import numpy as np
 from .._compare.elementwise import equal_arrays
 from .._core.dtypes import as_real_vector, real_parts
 from .._core.protocols import NDArray
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 from .._kernels.differences import COLUMNS, EXCLUDED, FIXED, IMAGINARY_COLUMNS, LOST
 from .compiled import Native
 from .function import Problem
 from .steps import Steps
 
 # What is said of f, and not by it.
-_FOUND = "f changes its argument", "f returned"
+_MESSAGES_ABOUT_F = "f changes its argument", "f returned"
 UNDEFINED = "if f is not defined there, pass bounds=, or a smaller step= or scale="
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
 # Of what displaced rows of a batch change by, the least that another row is seen to change by.
-_SEEN = 1e-3
+_MIN_RELATIVE_CHANGE = 1e-3
 
 
 def runs(columns: NDArray) -> Iterator[slice]:
@@ -32,15 +32,17 @@ def runs(columns: NDArray) -> Iterator[slice]:
         yield slice(first, last)
 
 
-def blame(error: Exception, problem: Problem, coordinate: int, step: float | None = None) -> None:
+def note_coordinate(
+    error: Exception, problem: Problem, coordinate: int, step: float | None = None
+) -> None:
     """Note on an error of f which coordinate was displaced, and by how much, if that is known."""
     by = "" if step is None else f" by {step:.3g}"
     element = element_of(problem, int(coordinate) * problem.stride)
-    place = f"with {element} perturbed{by} for its derivative"
-    if str(error).startswith(_FOUND):
-        error.add_note(f"detected {place}")
+    description = f"with {element} perturbed{by} for its derivative"
+    if str(error).startswith(_MESSAGES_ABOUT_F):
+        error.add_note(f"detected {description}")
     else:
-        error.add_note(f"raised by f {place}; {UNDEFINED}")
+        error.add_note(f"raised by f {description}; {UNDEFINED}")
 
 
 def perturbation(problem: Problem, x: NDArray, origin: NDArray, coordinate: int) -> float | None:
@@ -69,7 +71,7 @@ class Evaluator:
         bytes_per_call = problem.x.nbytes + problem.base.nbytes
         rows = max(1, problem.batch_bytes // max(1, bytes_per_call))
         self.block = max(1, min(rows, problem.coordinates))
-        self._room = min(rows, 2 * self.block)
+        self._max_rows = min(rows, 2 * self.block)
         self._buffer: NDArray = np.empty(0)
         if not problem.batched:
             self.block = min(self.block, _LARGEST_BLOCK)
@@ -98,20 +100,20 @@ class Evaluator:
         if not self.problem.batched:
             self._each(numbers, points, values)
             return values
-        (moved,) = (points != self._origin[numbers]).nonzero()
-        most = self._room
-        if not self.problem.rows_are_apart and numbers[:1] in numbers[1:]:
+        (perturbed,) = (points != self._origin[numbers]).nonzero()
+        most = self._max_rows
+        if not self.problem.has_independent_rows and numbers[:1] in numbers[1:]:
             # Where f mixes a batch of both sides of x, they might make up for each other, and leave
             # x what it is alone: each half is of one side.
-            most = min(most, (len(moved) + 1) // 2)
-        if 0 < len(moved) == len(numbers) <= most:
+            most = min(most, (len(perturbed) + 1) // 2)
+        if 0 < len(perturbed) == len(numbers) <= most:
             self._batch(numbers, points, values)
             return values
         values[:] = base
-        for first in range(0, len(moved), max(1, most)):
-            some = moved[first : first + most]
-            room = np.empty((len(some), base.size), base.dtype)
-            values[some] = self._batch(numbers[some], points[some], room)
+        for first in range(0, len(perturbed), max(1, most)):
+            some = perturbed[first : first + most]
+            buffer = np.empty((len(some), base.size), base.dtype)
+            values[some] = self._batch(numbers[some], points[some], buffer)
         return values
 
     def both(self, numbers: NDArray, one: NDArray, other: NDArray) -> tuple[NDArray, NDArray]:
@@ -133,13 +135,15 @@ class Evaluator:
             try:
                 results[k] = problem.result(x)
             except Exception as error:
-                blame(error, problem, number // problem.stride, float(point - origin[number]))
+                note_coordinate(
+                    error, problem, number // problem.stride, float(point - origin[number])
+                )
                 raise
 
     def _batch(self, numbers: NDArray, points: NDArray, values: NDArray) -> NDArray:
         problem, count = self.problem, len(numbers)
         # The first batch has a row more, x itself: its values must not depend on the others.
-        extra = 0 if problem.rows_are_apart else 1
+        extra = 0 if problem.has_independent_rows else 1
         new = len(self._buffer) < count + extra
         if new:
             self._require_unchanged()
@@ -160,15 +164,15 @@ class Evaluator:
         if y.shape[1:] != problem.shape:
             msg = f"f returned results of two shapes: {problem.shape} and then {y.shape[1:]}"
             raise ValueError(msg)
-        found = as_real_vector(np.asarray(y, dtype=problem.dtype, order="C")).reshape(
+        results = as_real_vector(np.asarray(y, dtype=problem.dtype, order="C")).reshape(
             count + extra, -1
         )
-        values[:] = found[:count]  # which may be x, or what f uses again
+        values[:] = results[:count]  # which may be x, or what f uses again
         flat[rows, numbers] = self._origin[numbers]
         if new:
             self._require_unchanged()
         if extra:
-            self._require_rows_apart(x, found)
+            self._require_independent_rows(x, results)
         return values
 
     def _require_unchanged(self) -> None:
@@ -181,21 +185,21 @@ class Evaluator:
             msg = "f changes its argument; make it work on a copy"
             raise ValueError(msg)
 
-    def _require_rows_apart(self, x: NDArray, every: NDArray) -> None:
+    def _require_independent_rows(self, x: NDArray, every: NDArray) -> None:
         base, values = self.problem.base, every[-1]
-        known = np.isfinite(base)
+        finite = np.isfinite(base)
         # Beside a root f is rounded in other ways by matrix products of more rows.
         size = np.abs(every[np.isfinite(every)]).max(initial=0)
-        far = not np.all(np.abs(values - base)[known] <= 1e-3 * size)
-        if far or self._moves_with_others(x, every):
+        far = not np.all(np.abs(values - base)[finite] <= 1e-3 * size)
+        if far or self._depends_on_other_rows(x, every):
             msg = (
                 "f mixes the rows of a batch: its result at x depends on the other rows; "
                 "with batched=True each row is a separate point"
             )
             raise ValueError(msg)
-        self.problem.rows_are_apart = True
+        self.problem.has_independent_rows = True
 
-    def _moves_with_others(self, x: NDArray, every: NDArray) -> bool:
+    def _depends_on_other_rows(self, x: NDArray, every: NDArray) -> bool:
         """
         Tell whether f(x) in a batch changes with the rows beside it, as far as small steps show.
 
@@ -207,7 +211,7 @@ class Evaluator:
         part = slice(1, None, 2) if problem.imaginary else slice(None)
         with np.errstate(all="ignore"):
             base = problem.base[part]
-            least = _SEEN * np.abs(every[:-1, part] - base).max(axis=0)
+            least = _MIN_RELATIVE_CHANGE * np.abs(every[:-1, part] - base).max(axis=0)
             if not (np.abs(values[part] - base) > least).any():
                 return False
             alone, again = (
@@ -218,8 +222,8 @@ class Evaluator:
             return same and bool((np.abs(values[part] - alone) > least).any())
 
 
-_LINE = 64  # bytes of a cache line, to which arrays are aligned
-_LONG = 1 << 20  # bytes that take far longer to fill than to align
+_CACHE_LINE_BYTES = 64  # bytes of a cache line, to which arrays are aligned
+_LARGE_BYTES = 1 << 20  # bytes that take far longer to fill than to align
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
@@ -228,8 +232,8 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
     Vectors that cross lines cost a loop that stays in cache a tenth of its speed.
     """
     size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + _LINE, np.uint8)
-    first = -memory.__array_interface__["data"][0] % _LINE
+    memory = np.empty(size + _CACHE_LINE_BYTES, np.uint8)
+    first = -memory.__array_interface__["data"][0] % _CACHE_LINE_BYTES
     return memory[first : first + size].view(dtype).reshape(shape)
 
 
@@ -248,7 +252,7 @@ def require_steps(problem: Problem, start: int, status: NDArray) -> None:
         raise lost_step(problem, start + lost)
 
 
-class Scratch:
+class ColumnScratch:
     """The kernel for some columns, and its arguments that do not change with the point."""
 
     def __init__(self, problem: Problem, native: Native, steps: Steps, count: int) -> None:
@@ -261,11 +265,11 @@ class Scratch:
         if problem.imaginary:
             self.kernel = native.entry(IMAGINARY_COLUMNS)
             self.steps: tuple[Any, ...] = (steps.lengths,)
-            self.room: tuple[NDArray, ...] = (upper,)
+            self.buffers: tuple[NDArray, ...] = (upper,)
         else:
             self.kernel = native.entry(COLUMNS)
             self.steps = steps.rule, np.empty((3, steps.pairs, count))
-            self.room = upper, lower
+            self.buffers = upper, lower
 
 
 @dataclass
@@ -280,7 +284,7 @@ class Columns:
 
     problem: Problem
     steps: Steps
-    spare: list[Scratch] | None = field(default=None, compare=False)
+    spare: list[ColumnScratch] | None = field(default=None, compare=False)
     at: NDArray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -290,13 +294,13 @@ class Columns:
     def calls(self) -> float:
         return 1 if self.problem.imaginary or self.steps.one_sided else 2 * self.steps.pairs
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         values = self.problem.base.size // (2 if self.problem.imaginary else 1)
         shape, dtype = (count, values), self.problem.base.dtype
-        make = aligned if count * values * dtype.itemsize > _LONG else np.empty
+        make = aligned if count * values * dtype.itemsize > _LARGE_BYTES else np.empty
         return make(shape, dtype), np.empty(count, np.int8)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
         native = self.problem.native
         if native is not None:
@@ -306,7 +310,7 @@ class Columns:
         else:
             self._real(start, outs)
 
-    def _compiled(self, native: Native, start: int, outs: Outs) -> None:
+    def _compiled(self, native: Native, start: int, outs: Buffers) -> None:
         problem, count = self.problem, len(outs[1])
         origin = as_real_vector(problem.x if self.at is None else self.at)
         scratch = self._scratch(native, count)
@@ -319,29 +323,31 @@ class Columns:
                 start,
                 *scratch.steps,
                 *(() if problem.imaginary else (problem.base,)),
-                *scratch.room,
+                *scratch.buffers,
                 *outs,
                 scratch.reached,
             )
         except Exception as error:
             reached = scratch.reached[0]
-            blame(error, problem, reached, perturbation(problem, scratch.x, origin, reached))
+            note_coordinate(
+                error, problem, reached, perturbation(problem, scratch.x, origin, reached)
+            )
             raise
         if lost >= 0:
             raise lost_step(problem, lost, self.at)
         if self.spare is not None:
             self.spare.append(scratch)
 
-    def _scratch(self, native: Native, count: int) -> Scratch:
+    def _scratch(self, native: Native, count: int) -> ColumnScratch:
         try:  # another thread may take the last one between a look and a pop
             scratch = self.spare.pop() if self.spare else None
         except IndexError:
             scratch = None
         if scratch and scratch.count == count and scratch.values == self.problem.base.size:
             return scratch
-        return Scratch(self.problem, native, self.steps, count)
+        return ColumnScratch(self.problem, native, self.steps, count)
 
-    def _real(self, start: int, outs: Outs) -> None:
+    def _real(self, start: int, outs: Buffers) -> None:
         result, status = outs
         x, stride = self.problem.x, self.problem.stride
         table, status[:] = self.steps.tables(x, stride, start, start + len(status))
@@ -359,7 +365,7 @@ class Columns:
                         if p > 0:
                             rows += change
 
-    def _imaginary(self, start: int, outs: Outs) -> None:
+    def _imaginary(self, start: int, outs: Buffers) -> None:
         result, status = outs
         count, lengths = len(status), self.steps.lengths
         lengths = lengths.repeat(count) if lengths.size == 1 else lengths[start : start + count]

@@ -9,11 +9,11 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 from .._kernels.differences import FIXED, LOST
 from .._kernels.ladder_extrapolate import STATE
-from .adaptive import Ladders
-from .directions import along
+from .adaptive import ExtrapolatedColumns
+from .directions import jacobian_vector_product
 from .fixed_step import Columns, Evaluator, require_steps, runs
 from .function import Problem
 from .steps import Steps
@@ -24,57 +24,57 @@ RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
 
 
 @dataclass(frozen=True)
-class _Slope(Steps):
+class _OneSidedSteps(Steps):
     """Steps to one side, `factor` times as far as the lengths say."""
 
-    side: NDArray
+    stencil: NDArray
 
     @property
     def central(self) -> NDArray:
-        return self.side
+        return self.stencil
 
 
 @dataclass(frozen=True)
 class Slopes:
     """The slopes to the right and to the left, or across x where bounds leave no room for both."""
 
-    sides: tuple[Columns, ...]
+    differences: tuple[Columns, ...]
     calls = float(SLOPE_CALLS)
 
     @property
     def problem(self) -> Problem:
-        return self.sides[0].problem
+        return self.differences[0].problem
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         shape, dtype = (count, self.problem.base.size), self.problem.base.dtype
         return np.empty(shape, dtype), np.empty(shape, dtype), np.empty(count, np.int8)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Store the slopes of columns from `start`, a row each, and what became of each."""
         right, left, status = outs
-        if len(self.sides) == 1:
-            self.sides[0](start, (right, status))
+        if len(self.differences) == 1:
+            self.differences[0](start, (right, status))
             left[:] = right
         elif self.problem.batched:
             self._in_batches(np.arange(start, start + len(status)), outs)
         else:
-            for work, out in zip(self.sides, (right, left), strict=True):
+            for work, out in zip(self.differences, (right, left), strict=True):
                 work(start, (out, status))
 
-    def at(self, columns: NDArray, outs: Outs) -> None:
+    def at(self, columns: NDArray, outs: Buffers) -> None:
         """Store the same of some columns."""
-        if self.problem.batched and len(self.sides) > 1:
+        if self.problem.batched and len(self.differences) > 1:
             self._in_batches(columns, outs)
             return
         for part in runs(columns):
             self(int(columns[part.start]), tuple(out[part] for out in outs))
 
-    def _in_batches(self, columns: NDArray, outs: Outs) -> None:
+    def _in_batches(self, columns: NDArray, outs: Buffers) -> None:
         """Store both slopes, of which a library takes the values at once."""
-        problem, (*sides, status) = self.problem, outs
+        problem, (*slopes, status) = self.problem, outs
         first, last = int(columns[0]), int(columns[-1]) + 1
         tables = []
-        for work in self.sides:
+        for work in self.differences:
             table, every = work.steps.tables(problem.x, problem.stride, first, last)
             tables.append(table[:, 0, columns - first])
         require_steps(problem, first, every)
@@ -84,7 +84,7 @@ class Slopes:
                 points = (table[0, block] for table in tables)
                 values = evaluate.both(numbers, *points)
                 with np.errstate(all="ignore"):
-                    for out, table, value in zip(sides, tables, values, strict=True):
+                    for out, table, value in zip(slopes, tables, values, strict=True):
                         value -= problem.base
                         np.multiply(value, table[2, block, None], out=out[block])
 
@@ -95,22 +95,25 @@ def slopes_of(problem: Problem, steps: Steps) -> Slopes:
         return Slopes((Columns(problem, steps),))
     fields = {name: getattr(steps, name) for name in Steps.__dataclass_fields__}
     right, left = (
-        Columns(problem, _Slope(**fields, side=side), spare=[]) for side in (RIGHT, LEFT)
+        Columns(problem, _OneSidedSteps(**fields, stencil=stencil), spare=[])
+        for stencil in (RIGHT, LEFT)
     )
     return Slopes((right, left))
 
 
 # Lengths without a common measure are rounded each in its own way.
-_LONGER = (1.0, 3.0**0.5, 3.0)
-_SPREAD = 30.0  # times what three samples differ by: by chance they are alike
-_ROUNDING = 4.0  # times eps of f, or of a complex step's value: what computing it may lose
-_TELLING = 1.5  # times as long as the shortest step, the longest one tells something
-_SHORTER = 0.25  # power of eps that the shortest step is multiplied by
-_SURE = 8.0  # times an error, or a value and its rounding: a farther result is another derivative
+_STEP_MULTIPLES = (1.0, 3.0**0.5, 3.0)
+_ERROR_PER_SPREAD = 30.0  # times what three samples differ by: by chance they are alike
+_ROUNDING_EPS = 4.0  # times eps of f, or of a complex step's value: what computing it may lose
+_MIN_STEP_RATIO = 1.5  # times as long as the shortest step, the longest one tells something
+_SHORT_STEP_POWER = 0.25  # power of eps that the shortest step is multiplied by
+_CONTRADICTION_ERRORS = (
+    8.0  # times an error, or a value and its rounding: a farther result is another derivative
+)
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatedSteps:
     """
     Rows of the transposed Jacobian, their errors, and states as a ladder's, by fixed steps.
 
@@ -124,7 +127,7 @@ class Repeated:
 
     @cached_property
     def _each(self) -> list[Columns]:
-        return [self._times(k) for k in _LONGER]
+        return [self._times(k) for k in _STEP_MULTIPLES]
 
     def _times(self, k: float) -> Columns:
         """Return the work of steps that are so many times as long."""
@@ -137,59 +140,65 @@ class Repeated:
     def calls(self) -> float:
         """How often f is called for a row."""
         once = self._each[0].calls
-        return once * (len(_LONGER) if self.problem.imaginary else len(_LONGER) + 1)
+        return once * (len(_STEP_MULTIPLES) if self.problem.imaginary else len(_STEP_MULTIPLES) + 1)
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         """Return arrays for values and errors, a row each, and states."""
         shape = count, self.problem.base.size // (2 if self.problem.imaginary else 1)
         return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
         values, errors, states = outs
-        results = [_taken(work, start, len(states)) for work in self._each]
-        values[:], errors[:] = self._judged([rows for rows, *_ in results])
+        results = [_rows_of(work, start, len(states)) for work in self._each]
+        values[:], errors[:] = self._with_errors([rows for rows, *_ in results])
         first, last = results[0], results[-1]
         if not self.problem.imaginary:
             errors += self._rounding(first)
             errors[self._is_aliased(start, values)] = np.inf
-        errors[~np.isfinite(errors) | ~(last.steps >= _TELLING * first.steps)[:, None]] = np.inf
+        errors[~np.isfinite(errors) | ~(last.steps >= _MIN_STEP_RATIO * first.steps)[:, None]] = (
+            np.inf
+        )
         states["step"], states["status"] = last.steps, first.status
         states["calls"] = self.calls * (first.status == FIXED)
 
-    def at(self, columns: NDArray, outs: Outs) -> None:
+    def at(self, columns: NDArray, outs: Buffers) -> None:
         """Fill `outs` with what belongs to some coordinates."""
         for part in runs(columns):
             self(int(columns[part.start]), tuple(out[part] for out in outs))
 
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative of f's real values along v, and its errors."""
-        values = [along(self.problem, v, work.steps)[0] for work in self._each]
-        return self._judged([value[1::2] if self.problem.imaginary else value for value in values])
+        values = [jacobian_vector_product(self.problem, v, work.steps)[0] for work in self._each]
+        return self._with_errors(
+            [value[1::2] if self.problem.imaginary else value for value in values]
+        )
 
-    def _judged(self, results: Sequence[NDArray]) -> tuple[NDArray, NDArray]:
+    def _with_errors(self, results: Sequence[NDArray]) -> tuple[NDArray, NDArray]:
         value, *others = results
         with np.errstate(invalid="ignore"):
             spread = np.max([np.abs(other - value) for other in others], axis=0)
-            return value, _SPREAD * spread + _ROUNDING * self.steps.eps * np.abs(value)
+            return value, _ERROR_PER_SPREAD * spread + _ROUNDING_EPS * self.steps.eps * np.abs(
+                value
+            )
 
     def _is_aliased(self, start: int, values: NDArray) -> NDArray:
         """Tell which values are nothing beside a difference by a far shorter step."""
-        work = self._times(self.steps.eps**_SHORTER)
+        work = self._times(self.steps.eps**_SHORT_STEP_POWER)
         x, stride = self.problem.x, self.problem.stride
         _, status = work.steps.tables(x, stride, start, start + len(values))
         if (status == LOST).any():  # beside x, as shorter steps than the caller's may be
             return np.zeros(values.shape, bool)
-        near = _taken(work, start, len(values))
+        near = _rows_of(work, start, len(values))
         with np.errstate(invalid="ignore"):
             least = np.abs(values) + self._rounding(near)
-            return np.asarray(np.abs(near.rows - values) > _SURE * least)
+            return np.asarray(np.abs(near.rows - values) > _CONTRADICTION_ERRORS * least)
 
-    def _rounding(self, taken: "_Taken") -> NDArray:
+    def _rounding(self, taken: "_FixedStepRows") -> NDArray:
         """Return what rounding of f leaves in differences."""
         pairs = np.abs(self.problem.base).reshape(-1, self.problem.parts)
         sizes = np.repeat(pairs.max(axis=1), self.problem.parts)
-        return np.asarray(_ROUNDING * self.steps.eps * taken.gains[:, None] * sizes)
+        return np.asarray(_ROUNDING_EPS * self.steps.eps * taken.gains[:, None] * sizes)
 
 
 @dataclass(frozen=True)
@@ -202,8 +211,8 @@ class ComplexSteps:
     which complex steps do not differentiate.
     """
 
-    imaginary: Repeated
-    real: Ladders
+    imaginary: RepeatedSteps
+    real: ExtrapolatedColumns
     coarse: Steps  # of central differences, which most directions need
 
     @property
@@ -215,15 +224,15 @@ class ComplexSteps:
         """How often f is called for a row."""
         return self.imaginary.calls + self.real.calls
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         """Return arrays for values and errors, a row each, and states."""
         return self.real.results(count)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
         self.at(np.arange(start, start + len(outs[0])), outs)
 
-    def at(self, columns: NDArray, outs: Outs) -> None:
+    def at(self, columns: NDArray, outs: Buffers) -> None:
         """Fill `outs` with what belongs to some coordinates."""
         values, errors, states = outs
         self.real.at(columns, outs)
@@ -238,10 +247,10 @@ class ComplexSteps:
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative of f's values along v, and its errors."""
         exact, problem = self.imaginary.along(v), self.real.problem
-        near, _ = along(problem, v, self.coarse)
+        near, _ = jacobian_vector_product(problem, v, self.coarse)
         if self._parts == 1 and self._confirms(near, exact[0], float(np.abs(v).max(initial=0.0))):
             return exact
-        values, errors = along(problem, v, self.real.steps, joint=True)
+        values, errors = jacobian_vector_product(problem, v, self.real.steps, joint=True)
         _replace(values[:: self._parts], errors[:: self._parts], *exact)
         return values, errors
 
@@ -249,7 +258,10 @@ class ComplexSteps:
         """Return True if a central difference is as near to a complex step as any may be."""
         eps, sizes = self.coarse.eps, np.abs(self.real.problem.base)
         with np.errstate(invalid="ignore"):
-            allowed = eps ** (1 / 2) * np.abs(exact) + _SURE * eps ** (2 / 3) * length * sizes
+            allowed = (
+                eps ** (1 / 2) * np.abs(exact)
+                + _CONTRADICTION_ERRORS * eps ** (2 / 3) * length * sizes
+            )
             return bool(np.all(np.abs(near - exact) <= allowed))
 
     @property
@@ -261,13 +273,13 @@ class ComplexSteps:
 def _replace(values: NDArray, errors: NDArray, exact: NDArray, exact_errors: NDArray) -> NDArray:
     """Store derivatives by complex steps; return where differences contradict them."""
     with np.errstate(invalid="ignore"):
-        contradicted = np.abs(exact - values) > _SURE * errors + exact_errors
+        contradicted = np.abs(exact - values) > _CONTRADICTION_ERRORS * errors + exact_errors
     np.copyto(values, exact, where=~contradicted)
     np.copyto(errors, exact_errors, where=~contradicted)
     return np.asarray(contradicted)
 
 
-class _Taken(NamedTuple):
+class _FixedStepRows(NamedTuple):
     """Differences, a row each, how far they reach, and what they multiply rounding of f by."""
 
     rows: NDArray
@@ -276,14 +288,14 @@ class _Taken(NamedTuple):
     gains: NDArray
 
 
-def _taken(work: Columns, start: int, count: int) -> _Taken:
+def _rows_of(work: Columns, start: int, count: int) -> _FixedStepRows:
     problem = work.problem
     rows, status = outs = work.results(count)
     work(start, outs)
     block = slice(start, start + count)
     if problem.imaginary:
         steps = np.broadcast_to(work.steps.lengths, problem.coordinates)[block]
-        return _Taken(rows.astype(float), status, steps, np.zeros(count))
+        return _FixedStepRows(rows.astype(float), status, steps, np.zeros(count))
     table, _ = work.steps.tables(problem.x, problem.stride, start, start + count)
     steps = np.abs(table[0, 0] - as_real_vector(problem.x)[:: problem.stride][block])
-    return _Taken(rows.astype(float), status, steps, np.abs(table[2]).sum(axis=0))
+    return _FixedStepRows(rows.astype(float), status, steps, np.abs(table[2]).sum(axis=0))

@@ -15,7 +15,7 @@ from .._core.arrays import as_array
 from .._core.dtypes import as_real_vector, real_parts
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
-from .compiled import Call, Native, kind_of, native_form
+from .compiled import CallForm, Native, kind_of, native_form
 
 REAL, HOLOMORPHIC, WIRTINGER, IMAGINARY = "real", "holomorphic", "wirtinger", "imaginary"
 
@@ -41,22 +41,22 @@ class Problem:
     batched: bool = False
     batch_bytes: int = 1 << 19  # arguments and results of one call: near the caches
     paired: bool = False  # f's real values are, two by two, parts of complex numbers
-    known: InitVar[Any] = None  # f(x), where the caller has it
+    base_value: InitVar[Any] = None  # f(x), where the caller has it
     base: NDArray = field(init=False)
     shape: tuple[int, ...] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
-    rows_are_apart: bool = field(init=False, default=False)  # as a batch has shown
+    has_independent_rows: bool = field(init=False, default=False)  # as a batch has shown
     seconds: float = field(init=False)  # that the call for `base` took
     native: Native | None = field(init=False, default=None)
 
-    def __post_init__(self, known: Any) -> None:
+    def __post_init__(self, base_value: Any) -> None:
         if self.out_like is not None:
             like = empty_like(self.out_like)
             self.shape, self.dtype = like.shape, like.dtype
             if self.mode == IMAGINARY and self.dtype.kind != "c":
                 self.dtype = np.result_type(self.dtype, np.complex64)
         started = time.perf_counter()
-        y = self._base() if known is None else known
+        y = self._base() if base_value is None else base_value
         y = np.array(y, dtype=y.dtype.newbyteorder("="), order="C")  # kernels know no other
         self.seconds = time.perf_counter() - started
         self.shape, self.dtype = y.shape, y.dtype
@@ -72,7 +72,7 @@ class Problem:
 
     def _find_native(self) -> None:
         if isinstance(self.f, Dispatcher) and not (self.batched or self.scalar):
-            call = Call(
+            call = CallForm(
                 self.f,
                 self.before,
                 self.x,
@@ -97,7 +97,9 @@ class Problem:
         if len(arguments) != len(others):
             return False
         if any(
-            _looks(a) != _looks(b) for a, b in zip(arguments, others, strict=True) if a is not b
+            _shape_and_dtype(a) != _shape_and_dtype(b)
+            for a, b in zip(arguments, others, strict=True)
+            if a is not b
         ):
             return False
         if self.native is None:
@@ -107,18 +109,18 @@ class Problem:
             for a, b in zip(arguments, others, strict=True)
         )
 
-    def moved(
-        self, x: NDArray, before: tuple[Any, ...], after: tuple[Any, ...], ask: bool
+    def with_point(
+        self, x: NDArray, before: tuple[Any, ...], after: tuple[Any, ...], evaluate: bool
     ) -> "Problem":
-        """Return the same problem at another point; its base is asked of f only if `ask`."""
+        """Return the same problem at another point; its base is asked of f only if `evaluate`."""
         new = object.__new__(Problem)
         new.__dict__.update(self.__dict__)
         same = x.dtype == self.x.dtype and x.flags.c_contiguous
         new.x = x if same else np.array(x, dtype=self.x.dtype, order="C")
         new.before, new.after = before, after
         if self.native is not None and (before or after):
-            new.native = self.native.given(before, after)
-        if ask:
+            new.native = self.native.with_arguments(before, after)
+        if evaluate:
             new.base = new.values(new.x.copy())
         return new
 
@@ -129,7 +131,7 @@ class Problem:
             return self.at(as_real_vector(x.astype(self.x.dtype)))[::2]
 
         x, base = np.ascontiguousarray(self.x.real), self.base[::2]
-        return Problem(real_values, (), x, (), {}, REAL, False, known=base)
+        return Problem(real_values, (), x, (), {}, REAL, False, base_value=base)
 
     def interpreted(self) -> "Problem":
         """Return the same problem without its compiled form."""
@@ -140,7 +142,7 @@ class Problem:
     @property
     def parallel(self) -> bool:
         """Whether f was compiled with parallel=True, which two threads may not enter at a time."""
-        f: Any = own_callable(self.f)
+        f: Any = user_callable(self.f)
         return isinstance(f, Dispatcher) and bool(f.targetoptions.get("parallel"))
 
     @property
@@ -334,12 +336,12 @@ class Problem:
         return as_real_vector(values).reshape(len(points), -1)
 
 
-def _looks(x: Any) -> Any:
+def _shape_and_dtype(x: Any) -> Any:
     """Return what may decide the shape and dtype of f's values, if x is an array."""
     return (x.shape, x.dtype) if isinstance(x, np.ndarray) else None
 
 
-def own_callable(f: Any) -> Any:
+def user_callable(f: Any) -> Any:
     """Return the caller's callable, out of what calipers made of it."""
     ours = __name__.partition(".")[0]
     # What a callable of the caller's calls its inner is another matter.

@@ -15,22 +15,23 @@ from .._core.jit import work_clock
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, HessianOptions, Method
 from .._execution.checkpoint import Checkpoint
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 from .._execution.run import Progress, run_parts
 from .._kernels.differences import ALIASED, BOUNDED, CONVERGED, EXCLUDED, NOISY, NONSMOOTH
 from .._kernels.ladder_extrapolate import STATE
-from .adaptive import CALLS, Ladders, climb, lengths_of, measured
+from .adaptive import CALLS_PER_COLUMN, ExtrapolatedColumns, extrapolate, initial_states, lengths_of
 from .differentiate import Derivative, _sparse_derivative
-from .fixed_step import blame
+from .fixed_step import note_coordinate
 from .function import REAL, Problem
 from .options import Options, options_of
-from .solve import STATUS, Found, find, pose, require_memory, steps_of
+from .solve import STATUS, RowResults, differentiate_dense, prepare, require_memory, steps_of
 from .steps import Steps
 
-_AMPLIFIED = 1.15  # by extrapolation, at most
-_GAP_STEPS = 2.0 ** -np.arange(4, 24, 2)  # of the length: where one-sided differences are taken
-_CLOSER = 2.0**-4  # of a ladder's length, from which on another one is shorter
-_BLOCK = 64  # pairs of coordinates that climb together
+_EXTRAPOLATION_GAIN = 1.15  # by extrapolation, at most
+# Steps of one-sided differences, as shares of the length of the step sequence.
+_GAP_STEP_FACTORS = 2.0 ** -np.arange(4, 24, 2)
+_CLOSER_FACTOR = 2.0**-4  # of a ladder's length, from which on another one is shorter
+_BLOCK_PAIRS = 64  # pairs of coordinates that climb together
 
 
 def require_real(problem: Problem, options: Options, from_gradient: bool) -> None:
@@ -53,10 +54,12 @@ def require_gradient(problem: Problem) -> None:
         raise ValueError(msg)
 
 
-def of_gradient(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Found]:
+def hessian_from_gradient(
+    problem: Problem, options: Options
+) -> tuple[NDArray, NDArray, RowResults]:
     """Differentiate a gradient; what is not symmetric in the result is error."""
     require_gradient(problem)
-    result = find(problem, steps_of(problem, options), options)
+    result = differentiate_dense(problem, steps_of(problem, options), options)
     rows = result.rows
     value = (rows + rows.T) / 2
     error = np.full(rows.shape, np.inf)
@@ -66,7 +69,7 @@ def of_gradient(problem: Problem, options: Options) -> tuple[NDArray, NDArray, F
     return value, error, result
 
 
-def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Found]:
+def hessian_from_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, RowResults]:
     """
     Climb a ladder of mixed second differences for each pair of coordinates.
 
@@ -81,8 +84,8 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         raise ValueError(msg)
     started = work_clock()
     n, steps = problem.coordinates, steps_of(problem, options)
-    pairs = pairs_of(problem, steps)
-    one = pairs.one
+    pairs = mixed_differences(problem, steps)
+    one = pairs.states
     outs = np.full((n, n), np.nan), np.full((n, n), np.inf), np.zeros((n, n), np.int8)
     value, error, met = outs
     calls = 1 + steps.calls + _run(pairs, outs, options)
@@ -91,12 +94,12 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
     closer, tried = _closer_steps(problem, steps, np.maximum(begun, met.max(axis=0, initial=0)))
     calls += tried
     if closer is not None:
-        others = pairs_of(problem, closer)
-        changed = others.one["length"] != length
+        others = mixed_differences(problem, closer)
+        changed = others.states["length"] != length
         i, j = others.coordinates(0, others.count)
         chosen = replace(others, chosen=np.flatnonzero(changed[i] | changed[j]))
         calls += _run(chosen, outs, replace(options, checkpoint=None, progress=False))
-        length = others.one["length"]
+        length = others.states["length"]
     status = np.maximum(begun, met.max(axis=0, initial=0))
     gaps, tried = _curvature_gaps(pairs)
     calls += tried
@@ -106,7 +109,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
     status[one["status"] == EXCLUDED] = EXCLUDED
     seconds = work_clock() - started
     rows = value.astype(problem.base.dtype)
-    return rows, error, Found(rows, error, status, 0.25 * length, calls, seconds)
+    return rows, error, RowResults(rows, error, status, 0.25 * length, calls, seconds)
 
 
 def _closer_steps(problem: Problem, steps: Steps, status: NDArray) -> tuple[Steps | None, int]:
@@ -119,16 +122,18 @@ def _closer_steps(problem: Problem, steps: Steps, status: NDArray) -> tuple[Step
     doubtful = np.flatnonzero((status == NOISY) | (status == ALIASED))
     if not doubtful.size:
         return None, 0
-    ladders = Ladders(problem.interpreted(), steps)
+    ladders = ExtrapolatedColumns(problem.interpreted(), steps)
     outs = ladders.results(len(doubtful))
     ladders.at(doubtful, outs)
     lengths, states = lengths_of(problem, steps), outs[-1]
-    closer = (states["status"] == CONVERGED) & (4 * states["step"] <= _CLOSER * lengths[doubtful])
+    closer = (states["status"] == CONVERGED) & (
+        4 * states["step"] <= _CLOSER_FACTOR * lengths[doubtful]
+    )
     lengths[doubtful[closer]] = 4 * states["step"][closer]
     return replace(steps, lengths=lengths) if closer.any() else None, int(states["calls"].sum())
 
 
-def _curvature_gaps(pairs: Pairs) -> tuple[NDArray, int]:
+def _curvature_gaps(pairs: MixedDifferences) -> tuple[NDArray, int]:
     """
     Return by how much second derivatives to both sides of x differ, or 0 where they do not.
 
@@ -146,7 +151,7 @@ def _curvature_gaps(pairs: Pairs) -> tuple[NDArray, int]:
             point = x.copy()
             point[i] += multiple * t
             values.append(
-                float(problem.at(np.clip(point, *pairs.limits) if pairs.limits else point)[0])
+                float(problem.at(np.clip(point, *pairs.bounds) if pairs.bounds else point)[0])
             )
         right, right2, left, left2 = values
         largest = max(map(abs, (base, *values))) + abs(float(x[i]) * (right - left) / t)
@@ -155,7 +160,7 @@ def _curvature_gaps(pairs: Pairs) -> tuple[NDArray, int]:
 
     for i in pairs.usable.tolist():
         last = 0.0
-        for k, t in enumerate((pairs.one["length"][i] * _GAP_STEPS).tolist()):
+        for k, t in enumerate((pairs.states["length"][i] * _GAP_STEP_FACTORS).tolist()):
             if not sys.float_info.min <= t * t < np.inf:
                 break
             with np.errstate(all="ignore"):
@@ -171,11 +176,11 @@ def _curvature_gaps(pairs: Pairs) -> tuple[NDArray, int]:
     return gaps, calls
 
 
-def _run(pairs: Pairs, results: Outs, options: Options) -> int:
+def _run(pairs: MixedDifferences, results: Buffers, options: Options) -> int:
     """Store the values, errors and statuses of pairs; return how often f was called."""
     calls = 0
 
-    def store(first: int, outs: Outs) -> None:
+    def store(first: int, outs: Buffers) -> None:
         nonlocal calls
         values, errors, states = outs
         i, j = pairs.coordinates(first, len(states))
@@ -198,17 +203,17 @@ def _run(pairs: Pairs, results: Outs, options: Options) -> int:
     return calls
 
 
-def pairs_of(problem: Problem, steps: Steps) -> Pairs:
+def mixed_differences(problem: Problem, steps: Steps) -> MixedDifferences:
     """Return the work of taking mixed differences of a number by steps as a ladder's."""
-    steps = _both_sided(problem, steps)
-    one = measured(problem, steps)
+    steps = _two_sided_steps(problem, steps)
+    one = initial_states(problem, steps)
     # The others keep NaN: without room on both sides, there is no mixed difference.
     usable = np.flatnonzero((one["one_sided"] == 0) & (one["limit"] > 0))
     limits = tuple(b.astype(problem.x.dtype) for b in (steps.lows, steps.highs) if b.size)
-    return Pairs(problem.interpreted(), steps, one, usable, limits)
+    return MixedDifferences(problem.interpreted(), steps, one, usable, limits)
 
 
-def _both_sided(problem: Problem, steps: Steps) -> Steps:
+def _two_sided_steps(problem: Problem, steps: Steps) -> Steps:
     """
     Return steps whose lengths are powers of two, and fit within bounds on both sides.
 
@@ -218,23 +223,23 @@ def _both_sided(problem: Problem, steps: Steps) -> Steps:
     lengths = lengths_of(problem, steps)
     if steps.lows.size:
         x = as_real_vector(problem.x).astype(float)
-        room = np.minimum(steps.highs - x, x - steps.lows)
-        lengths = np.where(room > 0, np.minimum(lengths, room), lengths)
+        distance = np.minimum(steps.highs - x, x - steps.lows)
+        lengths = np.where(distance > 0, np.minimum(lengths, distance), lengths)
     with np.errstate(divide="ignore"):
         return replace(steps, lengths=np.exp2(np.floor(np.log2(lengths))))
 
 
 @dataclass(frozen=True)
-class Pairs:
+class MixedDifferences:
     """Mixed second differences by pairs of coordinates, of the first with all, and so on."""
 
     problem: Problem
     steps: Steps
-    one: NDArray  # the ladder along each coordinate, before it begins
+    states: NDArray  # the ladder along each coordinate, before it begins
     usable: NDArray  # coordinates
-    limits: tuple[NDArray, ...]  # bounds, which rounding might exceed
+    bounds: tuple[NDArray, ...]  # bounds, which rounding might exceed
     chosen: NDArray | None = None  # numbers of pairs, if not all
-    calls = 2 * CALLS  # fewer on the diagonal
+    calls = 2 * CALLS_PER_COLUMN  # fewer on the diagonal
 
     @property
     def count(self) -> int:
@@ -251,26 +256,26 @@ class Pairs:
         i = np.searchsorted(first, numbers, side="right") - 1
         return self.usable[i], self.usable[i + numbers - first[i]]
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         return np.empty((count, 1)), np.empty((count, 1)), np.zeros(count, STATE)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill the values, errors and states of pairs from `start`."""
         self.at(*self.coordinates(start, len(outs[0])), outs)
 
-    def at(self, i: NDArray, j: NDArray, outs: Outs) -> None:
+    def at(self, i: NDArray, j: NDArray, outs: Buffers) -> None:
         """Fill the same of pairs of coordinates that are usable."""
-        for first in range(0, len(i), _BLOCK):
-            part = slice(first, first + _BLOCK)
-            self._climb(i[part], j[part], tuple(out[part] for out in outs))
+        for first in range(0, len(i), _BLOCK_PAIRS):
+            part = slice(first, first + _BLOCK_PAIRS)
+            self._extrapolate(i[part], j[part], tuple(out[part] for out in outs))
 
     @staticmethod
     def calls_of(i: NDArray, j: NDArray, states: NDArray) -> NDArray:
         """Return how often f was called for pairs."""
         return np.asarray(np.where(i == j, states["calls"], 2 * states["calls"]))
 
-    def _climb(self, i: NDArray, j: NDArray, outs: Outs) -> None:
-        problem, one, (_, _, states) = self.problem, self.one, outs
+    def _extrapolate(self, i: NDArray, j: NDArray, outs: Buffers) -> None:
+        problem, one, (_, _, states) = self.problem, self.states, outs
         states["eps"], states["power"] = self.steps.eps, 2
         with np.errstate(all="ignore"):
             states["length"] = one["length"][i] * one["length"][j]
@@ -287,17 +292,17 @@ class Pairs:
             for row, pair, far in zip(range(len(active)), active, t, strict=True):
                 a, b = i[pair], j[pair]
                 values[row], widths[row], size = _end(
-                    problem, x, self.limits, one["length"], a, b, float(far)
+                    problem, x, self.bounds, one["length"], a, b, float(far)
                 )
                 sizes[pair] = np.fmax(sizes[pair], size)
             rounding[active] = np.fmin(rounding[active], sizes[active] / (t * t))
             return values, widths
 
-        climb(problem.base, ends, outs)
+        extrapolate(problem.base, ends, outs)
         # The ladder sees sums, which are less than what was rounded where f(x + h) and f(x - h) are
         # of unlike signs. No estimate has less of that than the step that leaves least.
         with np.errstate(all="ignore"):
-            least = _AMPLIFIED * self.steps.eps * rounding / states["length"]
+            least = _EXTRAPOLATION_GAIN * self.steps.eps * rounding / states["length"]
         finite = np.isfinite(least)
         outs[1][finite, 0] = np.maximum(outs[1][finite, 0], least[finite])
 
@@ -332,9 +337,9 @@ def _end(
         try:
             value = problem.at(np.clip(point, *limits) if limits else point)
         except Exception as error:
-            blame(error, problem, i)
+            note_coordinate(error, problem, i)
             if i != j:
-                blame(error, problem, j)
+                note_coordinate(error, problem, j)
             raise
         total, size = total + value, size + abs(float(value[0]))
     width = far * far if i == j else 4 * far * far
@@ -417,14 +422,14 @@ def hessian(
         msg = "hessian needs f or gradient=, got neither"
         raise TypeError(msg)
     require_callable(**{"f" if gradient is None else "gradient": function})
-    problem = pose(function, x, chosen)
+    problem = prepare(function, x, chosen)
     require_real(problem, chosen, gradient is not None)
     if chosen.sparsity is not None:
         require_gradient(problem)
         return _sparse_derivative(problem, chosen, symmetric=True)
     n = problem.coordinates
     require_memory(n, n, problem.base.itemsize + 8, chosen.memory_limit)
-    compute = of_values if gradient is None else of_gradient
+    compute = hessian_from_values if gradient is None else hessian_from_gradient
     value, error, result = compute(problem, chosen)
     shape = problem.x.shape
     return Derivative(

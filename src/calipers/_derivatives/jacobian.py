@@ -25,7 +25,15 @@ from .._core.types import (
 from . import sparse
 from .options import Options
 from .prepared import JacobianFunction
-from .solve import arranged, beside, pose, require_room, rows_of, runs_on_device, steps_of
+from .solve import (
+    like_input,
+    prepare,
+    require_dense_memory,
+    rows_of,
+    runs_on_device,
+    shaped,
+    steps_of,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
@@ -215,16 +223,16 @@ def jacobian(
 
 
 def _by_argument(
-    f: Callable[..., Any], x: Any, options: Options, answer: Callable[..., Any]
+    f: Callable[..., Any], x: Any, options: Options, compute: Callable[..., Any]
 ) -> Any:
-    """Answer for one argument of f, or for each of several."""
+    """Differentiate with respect to one argument of f, or to each of several."""
     args = options.args
     argnums: Any = options.argnums
     if isinstance(argnums, list):
         msg = f"argnums must be an int or a tuple of ints, got {argnums!r}: pass tuple(argnums)"
         raise TypeError(msg)
     if not isinstance(argnums, tuple):
-        return answer(f, x, options)
+        return compute(f, x, options)
     count = len(args) + len(argnums)
     valid = all(is_integer(k) and 0 <= k < count for k in argnums)
     if not valid or len(set(argnums)) < len(argnums):
@@ -233,30 +241,30 @@ def _by_argument(
     if not isinstance(x, (tuple, list)) or len(x) != len(argnums):
         msg = f"x must be a tuple of {len(argnums)} arrays, one for each of argnums {argnums}"
         raise ValueError(msg)
-    given = list(args)
+    arguments = list(args)
     for position, value in sorted(zip(argnums, x, strict=True), key=lambda pair: pair[0]):
-        given.insert(position, value)
-    answers = []
+        arguments.insert(position, value)
+    results = []
     for position in argnums:
-        lent = [_copy(value) if k in argnums else value for k, value in enumerate(given)]
+        lent = [_copy(value) if k in argnums else value for k, value in enumerate(arguments)]
         others = (*lent[:position], *lent[position + 1 :])
         chosen = replace(options, args=others, argnums=position)
         if options.checkpoint is not None:
             folder = os.path.join(options.checkpoint, f"argument-{position}")
             chosen = replace(chosen, checkpoint=folder)
-        answers.append(answer(f, given[position], chosen))
+        results.append(compute(f, arguments[position], chosen))
         for k in argnums:
-            if k != position and not _is_same(lent[k], given[k]):
+            if k != position and not _is_same(lent[k], arguments[k]):
                 msg = (
                     f"f changes its argument {k}, which makes derivatives with respect to "
                     f"argument {position} wrong: make it work on a copy"
                 )
                 raise ValueError(msg)
-    return tuple(answers)
+    return tuple(results)
 
 
 def _copy(x: Any) -> Any:
-    """Copy an array of any library; all else is handed on."""
+    """Copy an array of any library; return everything else unchanged."""
     library = library_of(x)
     if library is not None:
         return library.put(library.fetch(x), x)
@@ -273,19 +281,19 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _value(f: Callable[..., Any], x: Any, options: Options) -> Any:
-    # One launch finds all of them, so that there are no parts to keep, or to give to workers.
+    # One launch computes all columns: there are no parts for a checkpoint or for workers.
     whole = options.checkpoint is None and options.workers is None
     if whole and runs_on_device(f, x, options.target):
         result = device_module("derivatives").jacobian(f, x, options)
         if result is not None:
             return result
-    problem = pose(f, x, options, dense=options.sparsity is None)
+    problem = prepare(f, x, options, dense=options.sparsity is None)
     if options.sparsity is not None:
-        return sparse.find(problem, options).value
-    require_room(problem, options)
+        return sparse.differentiate_sparse(problem, options).value
+    require_dense_memory(problem, options)
     steps = steps_of(problem, options)
     rows = rows_of(problem, steps, options, problem.coordinates, report=options.progress)
-    return beside(x, arranged(problem, rows))
+    return like_input(x, shaped(problem, rows))
 
 
 def jacobian_function(

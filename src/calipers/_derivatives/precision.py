@@ -17,30 +17,33 @@ from .._kernels.ladder_irregular import in_few_bits
 from .function import Problem
 from .steps import FEWEST_BITS, Steps
 
-_MOVED = 2.0**-6  # of a number of x, or of the caller's length: well within a ladder's steps
-_LEFT = 2.0**-20  # of x, or 1: what is less may be left of such numbers, in few bits
+# Distance of nearby points, relative to x or the caller's step: well within the step sequence.
+_RELATIVE_SHIFT = 2.0**-6
+# Results below this share of max(1, |x|) may be differences of numbers in few bits.
+_CANCELLATION_LEFTOVER = 2.0**-20
 _NARROW = np.float16, np.float32
 # The numbers of each are among those of the one before it, but for how far they reach.
 NARROW_FORMATS = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
 SPACINGS = {name: 0.5 ** FORMATS[name].fraction for name in ("float32", *NARROW_FORMATS)}  # at 1
 _FEWEST = min(1 << FORMATS[name].fraction for name in NARROW_FORMATS)
 _LEAST = max(2.0 ** FORMATS[name].lowest for name in NARROW_FORMATS)
-_ASIDE = 2.0**-11  # of a spacing: how far from the middle of two numbers f is asked
-_OTHERS = 2.0**-3, 2.0**3  # times as large, where quantised inputs have the spacing that they had
-_BY_CHANCE = 10  # bits that may be 0 by chance
+_MIDPOINT_OFFSET = 2.0**-11  # of a spacing: how far from the middle of two numbers f is asked
+# Multiples of x at which inputs of a low-precision format have the same relative spacing.
+_CHECKED_SCALES = 2.0**-3, 2.0**3
+_CHANCE_ZERO_BITS = 10  # bits that may be 0 by chance
 # Times x, where few results are asked for more: those of one size tell little.
-_SIZES = *0.75 ** np.arange(1, 9), *1.5 ** np.arange(1, 7)
-_ROUNDINGS = 64.0  # of results that stay as they are, as those of a constant do
-_FARTHER = 4  # times as far, where few results stay as they are
+_X_MULTIPLES = *0.75 ** np.arange(1, 9), *1.5 ** np.arange(1, 7)
+_UNCHANGED_EPS = 64.0  # of results that stay as they are, as those of a constant do
+_FARTHER_FACTOR = 4  # times as far, where few results stay as they are
 
 
 def in_its_format(problem: Problem, steps: Steps) -> Steps:
     """Return steps that know which format f computes in, as far as its results look like one."""
-    steps, values = _by_results(problem, steps)
+    steps, values = _format_of_results(problem, steps)
     if not values.size:
         return steps
-    result, more = _by_rounding_of_x(problem, steps)
-    return result if result.narrow else _by_last_bits(problem, result, [values, *more])
+    result, more = _format_of_rounded_x(problem, steps)
+    return result if result.narrow else _format_of_last_bits(problem, result, [values, *more])
 
 
 def in_the_format_of_x(problem: Problem, steps: Steps, unsure: bool = True) -> Steps:
@@ -52,10 +55,10 @@ def in_the_format_of_x(problem: Problem, steps: Steps, unsure: bool = True) -> S
     `unsure`; the steps' `calls` are those that this took.
     """
     steps = replace(steps, calls=0)
-    return _by_rounding_of_x(problem, steps)[0] if unsure and not steps.narrow else steps
+    return _format_of_rounded_x(problem, steps)[0] if unsure and not steps.narrow else steps
 
 
-def _by_rounding_of_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArray]]:
+def _format_of_rounded_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArray]]:
     """Return steps that know, and the values that f was asked for."""
     every: list[NDArray] = []
 
@@ -68,15 +71,15 @@ def _by_rounding_of_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArr
         return values
 
     left = np.abs(problem.base).max(initial=0.0) < _least(problem)  # which is alike by chance
-    if left or steps.given:  # and how far to go
+    if left or steps.is_explicit:  # and how far to go
         return steps, every
     x = as_real_vector(problem.x).astype(float)
     sizes = np.where(x == 0, 1.0, np.abs(x))
     raised = np.maximum(1.0, sizes)  # beside which a small number may be lost
     for size in (sizes, raised) if np.any(raised > sizes) else (sizes,):
         name = _rounds_to(at, x, size, NARROW_FORMATS)
-        if name and any(_rounds_to(at, x, other * size, (name,)) for other in _OTHERS):
-            return _knowing(steps, name), every
+        if name and any(_rounds_to(at, x, other * size, (name,)) for other in _CHECKED_SCALES):
+            return _in_format(steps, name), every
     return steps, every
 
 
@@ -105,23 +108,23 @@ def rounding_format(values_at: Callable[[float], NDArray | None], names: Sequenc
     """
     there = values_at(0.0)
     for name in names:
-        inside = values_at((0.5 - _ASIDE) * SPACINGS[name])
+        inside = values_at((0.5 - _MIDPOINT_OFFSET) * SPACINGS[name])
         if there is None or inside is None or not np.array_equal(there, inside):
             return ""
-        beyond = values_at((0.5 + _ASIDE) * SPACINGS[name])
-        if beyond is not None and _move(there, beyond):
+        beyond = values_at((0.5 + _MIDPOINT_OFFSET) * SPACINGS[name])
+        if beyond is not None and _differ(there, beyond):
             return name
     return ""
 
 
-def _move(one: NDArray, other: NDArray) -> bool:
+def _differ(one: NDArray, other: NDArray) -> bool:
     """Tell whether results are others, by more than they are rounded by themselves."""
     with np.errstate(invalid="ignore"):
-        near = np.abs(one - other) <= _ROUNDINGS * np.finfo(one.dtype).eps * np.abs(one)
+        near = np.abs(one - other) <= _UNCHANGED_EPS * np.finfo(one.dtype).eps * np.abs(one)
     return not np.all(near | (one == other) | (np.isnan(one) & np.isnan(other)))
 
 
-def _by_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:
+def _format_of_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:
     """
     Return steps that know which format f's results are of, and these if they may be of one.
 
@@ -131,15 +134,15 @@ def _by_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:
     away if that tells nothing. Those of float32 tell by their last bits alone.
     """
     base, nothing = problem.base, np.empty(0)
-    held = _HELD.get(problem.x.real.dtype.char + base.dtype.char)
+    held = _MAY_BE_LOWER_PRECISION.get(problem.x.real.dtype.char + base.dtype.char)
     if held is None or not (base.size and problem.x.size and held(base)):
         return steps, nothing
     every = base
     # What is left of natural numbers is a multiple of their spacing, and small where few bits are.
     least = 0.0
-    for far in _moves(problem, steps):
+    for far in _shifts(problem, steps):
         steps = replace(steps, calls=steps.calls + 1)
-        values = _values_at(problem, steps, _beside(problem, far))
+        values = _values_at(problem, steps, _nearby_points(problem, far))
         if values is None:
             return steps, nothing
         every = np.concatenate([every, values])
@@ -147,16 +150,18 @@ def _by_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:
             return steps, nothing
         if base.dtype.char == "d" and _are_evident(every[np.abs(every) >= least]):
             kind = next(kind for kind in _NARROW if _are_numbers_of(kind, every))
-            return _knowing(steps, np.dtype(kind).name), every
+            return _in_format(steps, np.dtype(kind).name), every
         least = _least(problem)
     return steps, every
 
 
 def _least(problem: Problem) -> float:
-    return _LEFT * max(1.0, float(np.abs(as_real_vector(problem.x)).max(initial=0.0)))
+    return _CANCELLATION_LEFTOVER * max(
+        1.0, float(np.abs(as_real_vector(problem.x)).max(initial=0.0))
+    )
 
 
-def _by_last_bits(problem: Problem, steps: Steps, results: list[NDArray]) -> Steps:
+def _format_of_last_bits(problem: Problem, steps: Steps, results: list[NDArray]) -> Steps:
     """
     Return steps that know which format of few bits all results are of, if that shows.
 
@@ -173,20 +178,20 @@ def _by_last_bits(problem: Problem, steps: Steps, results: list[NDArray]) -> Ste
         values = values if result is None else np.concatenate([values, result])
         return result
 
-    if steps.given:
+    if steps.is_explicit:
         return steps
     if _mostly_same(base, values[base.size :][: base.size]):
-        farther = more(_beside(problem, _FARTHER * _moves(problem, steps)[0]))
+        farther = more(_nearby_points(problem, _FARTHER_FACTOR * _shifts(problem, steps)[0]))
         if farther is None or _mostly_same(base, farther):
             return steps
-    for size in (*_SIZES, None):
+    for size in (*_X_MULTIPLES, None):
         name = next(
             (name for name in reversed(NARROW_FORMATS) if _are_in_bits_of(name, values)), None
         )
         if name is None or np.ptp(values) == 0:
             break
         if _end_in_zeros(name, values[np.abs(values) >= _least(problem)]):
-            return _knowing(steps, name)
+            return _in_format(steps, name)
         if size is None or more(size * as_real_vector(problem.x)) is None:
             break
     return steps
@@ -196,23 +201,23 @@ def _mostly_same(one: NDArray, other: NDArray) -> bool:
     return bool(2 * np.count_nonzero(one != other) < one.size)
 
 
-def _knowing(steps: Steps, name: str) -> Steps:
+def _in_format(steps: Steps, name: str) -> Steps:
     return replace(steps, eps=2.0 ** -max(FORMATS[name].fraction, FEWEST_BITS), narrow=name)
 
 
-def _moves(problem: Problem, steps: Steps) -> list[NDArray]:
+def _shifts(problem: Problem, steps: Steps) -> list[NDArray]:
     """Return how far the numbers of x are moved, one time after the other."""
     numbers = as_real_vector(problem.x)
     if steps.lengths.size:  # as far as the caller, or the kind of x, lets it
         near = np.repeat(steps.lengths, problem.stride if steps.lengths.size > 1 else 1)
-        return [_MOVED * near]
+        return [_RELATIVE_SHIFT * near]
     signs, sizes = np.where(numbers < 0, -1.0, 1.0), np.abs(numbers)
-    near = _MOVED * signs * np.where(sizes == 0, 1.0, sizes)
+    near = _RELATIVE_SHIFT * signs * np.where(sizes == 0, 1.0, sizes)
     # A small number may be lost beside 1, and f saturated by a large one.
-    return [near, np.where(sizes < 1, _MOVED * signs, -0.5 * numbers)]
+    return [near, np.where(sizes < 1, _RELATIVE_SHIFT * signs, -0.5 * numbers)]
 
 
-def _beside(problem: Problem, far: NDArray) -> NDArray:
+def _nearby_points(problem: Problem, far: NDArray) -> NDArray:
     """Return other real numbers than those of x, about so far from them."""
     shares = np.random.default_rng(0).uniform(0.5, 1.0, far.size)
     with np.errstate(all="ignore"):
@@ -261,7 +266,7 @@ def _end_in_zeros(name: str, values: NDArray) -> bool:
     whole = whole.astype(int)
     ends = exponents + np.log2(whole & -whole).astype(int)
     zeros = np.maximum(0, exponents - ends.min())
-    return bool(zeros.sum() >= _BY_CHANCE)
+    return bool(zeros.sum() >= _CHANCE_ZERO_BITS)
 
 
 def _as_integers(name: str, values: NDArray) -> tuple[NDArray, NDArray]:
@@ -271,7 +276,7 @@ def _as_integers(name: str, values: NDArray) -> tuple[NDArray, NDArray]:
 
 
 # What tells whether results may be of a narrower format, by the formats of x and of them.
-_HELD = {
+_MAY_BE_LOWER_PRECISION = {
     "dd": partial(_are_numbers_of, np.float32),
     "ff": partial(_are_in_bits_of, "float16"),  # those of the others are in fewer
 }

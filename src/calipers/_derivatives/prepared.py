@@ -13,10 +13,18 @@ from .._core.protocols import ArrayLibrary, NDArray
 from .._core.types import PlanOptions
 from .._execution.run import Pace, run
 from . import sparse
-from .fixed_step import Columns, Scratch
+from .fixed_step import Columns, ColumnScratch
 from .function import REAL, Problem
 from .options import Options, options_of
-from .solve import arranged, beside, pose, require_room, require_rungs, rows_of, steps_of
+from .solve import (
+    like_input,
+    prepare,
+    require_dense_memory,
+    require_representable_steps,
+    rows_of,
+    shaped,
+    steps_of,
+)
 from .steps import require_inside
 
 
@@ -52,9 +60,9 @@ class JacobianFunction:
         named = {"args": args, "argnums": argnums}
         self._options = options_of("jacobian_function", PlanOptions, **named, **options)
         self._position = argnums
-        self._plan: _Plan | None = None
+        self._plan: _PreparedJacobian | None = None
         if x0 is not None:
-            self._plan = self._planned(as_dense_array(x0, "x0"), x0, self._options.args, {})
+            self._plan = self._prepare(as_dense_array(x0, "x0"), x0, self._options.args, {})
             self._plan.check()
 
     def __repr__(self) -> str:
@@ -62,37 +70,37 @@ class JacobianFunction:
         name = getattr(self._f, "__name__", type(self._f).__name__)
         return f"<Jacobian of {name}, {self._options.method}>"
 
-    def _planned(
-        self, x: NDArray, given: Any, others: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> "_Plan":
-        library = library_of(given)
-        x = x if library is None else given
+    def _prepare(
+        self, x: NDArray, argument: Any, others: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> "_PreparedJacobian":
+        library = library_of(argument)
+        x = x if library is None else argument
         kwargs = {**(self._options.kwargs or {}), **kwargs}
         options = replace(self._options, args=others, kwargs=kwargs)
-        return _Plan(pose(self._f, x, options), options, library)
+        return _PreparedJacobian(prepare(self._f, x, options), options, library)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Jacobian at the arguments of the function."""
         k = self._position
         if len(args) <= k:
-            given = f"{len(args)} {'was' if len(args) == 1 else 'were'} passed"
+            passed = f"{len(args)} {'was' if len(args) == 1 else 'were'} passed"
             msg = (
-                f"the derivative is with respect to argument {k} of f, counted from 0, but {given}"
+                f"the derivative is with respect to argument {k} of f, counted from 0, but {passed}"
             )
             raise TypeError(msg)
-        given = args[k]
-        x = given if type(given) is np.ndarray else as_dense_array(given, "x")
+        argument = args[k]
+        x = argument if type(argument) is np.ndarray else as_dense_array(argument, "x")
         others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._options.args
         plan = self._plan
         if kwargs:  # they are part of a plan, and of this call only
-            plan = self._planned(x, given, others, kwargs)
-        elif plan is None or not plan.serves(x, given, others):
-            plan = self._plan = self._planned(x, given, others, kwargs)
-        found = plan(x, others, k)
-        return found if x is given else beside(given, found)
+            plan = self._prepare(x, argument, others, kwargs)
+        elif plan is None or not plan.serves(x, argument, others):
+            plan = self._plan = self._prepare(x, argument, others, kwargs)
+        result = plan(x, others, k)
+        return result if x is argument else like_input(argument, result)
 
 
-class _Plan:
+class _PreparedJacobian:
     """What the Jacobians of one function at points of one kind share."""
 
     def __init__(self, problem: Problem, options: Options, library: ArrayLibrary | None) -> None:
@@ -100,10 +108,10 @@ class _Plan:
         self._steps = steps_of(problem, options)
         self._sparse = None
         if options.sparsity is not None:
-            self._sparse = sparse.plan(problem, self._steps, options, lasting=True)
+            self._sparse = sparse.prepare_sparse(problem, self._steps, options, reused=True)
         else:
-            require_room(problem, options)
-        self._dense_asks = (
+            require_dense_memory(problem, options)
+        self._dense_needs_base = (
             options.adaptive
             or options.method == "2-point"
             or options.bounds is not None
@@ -111,44 +119,46 @@ class _Plan:
         )
         self._general = options.adaptive or options.workers is not None or options.progress
         # Then all that differs from call to call is x.
-        self._only_moves = not (
-            self._general or self._dense_asks or self._sparse or problem.mode != REAL
+        self._only_x_varies = not (
+            self._general or self._dense_needs_base or self._sparse or problem.mode != REAL
         )
         self._count = problem.coordinates
         self._shape = problem.x.shape
         self._dtype = problem.x.real.dtype if problem.imaginary else problem.x.dtype
         self._pace = Pace()
-        self._spare: list[Scratch] = []
+        self._spare: list[ColumnScratch] = []
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_spare": []}  # compiled code, which is of one process
 
-    def serves(self, x: NDArray, given: Any, others: tuple[Any, ...]) -> bool:
+    def serves(self, x: NDArray, argument: Any, others: tuple[Any, ...]) -> bool:
         same = x.shape == self._shape and x.dtype == self._dtype
-        return same and library_of(given) is self._library and self._problem.same_kinds(others)
+        return same and library_of(argument) is self._library and self._problem.same_kinds(others)
 
     def check(self) -> None:
         """Check a sparsity pattern at the point that was planned with."""
         if self._sparse is not None:
             self._sparse(self._problem)
 
-    def _asks_base(self) -> bool:
+    def _needs_base(self) -> bool:
         """Whether f(x) itself is needed, beside displaced values."""
         if self._sparse is not None:
-            return self._sparse.asks_base(self._problem)
-        return self._dense_asks
+            return self._sparse.needs_base(self._problem)
+        return self._dense_needs_base
 
     def __call__(self, x: NDArray, others: tuple[Any, ...], position: int) -> Any:
-        as_planned = x.dtype == self._dtype and x.flags.c_contiguous
-        if self._only_moves and not others and as_planned:
+        same_layout = x.dtype == self._dtype and x.flags.c_contiguous
+        if self._only_x_varies and not others and same_layout:
             work = Columns(self._problem, self._steps, self._spare, x)
-            return arranged(self._problem, run(work, self._count, pace=self._pace)[0])
-        problem = self._problem.moved(x, others[:position], others[position:], self._asks_base())
+            return shaped(self._problem, run(work, self._count, pace=self._pace)[0])
+        problem = self._problem.with_point(
+            x, others[:position], others[position:], self._needs_base()
+        )
         steps = self._steps
         if problem.mode != REAL and self._sparse is None:  # their lengths are those of x
             steps = steps_of(problem, self._options)
         elif self._options.adaptive:
-            require_rungs(problem, steps, self._options)
+            require_representable_steps(problem, steps, self._options)
         if steps.lows.size:
             require_inside(problem.x, steps.lows, steps.highs)
         if self._sparse is not None:
@@ -156,7 +166,7 @@ class _Plan:
         if self._general:
             options = self._options
             rows = rows_of(problem, steps, options, self._count, report=options.progress)
-            return arranged(problem, rows)
+            return shaped(problem, rows)
         work = Columns(problem, steps, self._spare if steps is self._steps else None)
         rows, _ = run(work, self._count, pace=self._pace)
-        return arranged(problem, rows)
+        return shaped(problem, rows)

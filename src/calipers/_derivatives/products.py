@@ -10,10 +10,10 @@ from .._core.dtypes import real_parts
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, DirectionOptions, Real, StepOptions
 from ..interop import sparse_inputs as scipy_sparse
-from .directions import against, along, blocks
+from .directions import blocks, jacobian_vector_product, vector_jacobian_product
 from .function import WIRTINGER, Problem
 from .options import options_of
-from .solve import beside, fetched, pose, steps_of
+from .solve import as_host_array, like_input, prepare, steps_of
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -95,16 +95,16 @@ def jvp(
     array([ 2., -6.])
     """
     chosen = options_of("jvp", DirectionOptions, args=args, argnums=argnums, **options)
-    problem = pose(f, x, chosen)
-    value, _ = along(problem, _like_x(problem, v), steps_of(problem, chosen))
+    problem = prepare(f, x, chosen)
+    value, _ = jacobian_vector_product(problem, _like_x(problem, v), steps_of(problem, chosen))
     if problem.imaginary:
-        return beside(x, value[1::2].astype(problem.base.dtype).reshape(problem.shape))
+        return like_input(x, value[1::2].astype(problem.base.dtype).reshape(problem.shape))
     numbers = value.astype(problem.base.dtype).view(problem.dtype)
-    return beside(x, numbers.reshape(problem.shape))
+    return like_input(x, numbers.reshape(problem.shape))
 
 
 def _like_x(problem: Problem, v: Any) -> NDArray:
-    direction = fetched(v, "v")
+    direction = as_host_array(v, "v")
     if direction.shape != problem.x.shape:
         msg = f"v has shape {direction.shape}, but x has {problem.x.shape}: pass one of x's shape"
         raise ValueError(msg)
@@ -187,12 +187,12 @@ def vjp(
     array([ 2., -6.])
     """
     chosen = options_of("vjp", StepOptions, args=args, argnums=argnums, **options)
-    problem = pose(f, x, chosen)
-    return beside(x, against(problem, _like_f(problem, w), chosen)[0])
+    problem = prepare(f, x, chosen)
+    return like_input(x, vector_jacobian_product(problem, _like_f(problem, w), chosen)[0])
 
 
 def _like_f(problem: Problem, w: Any) -> NDArray:
-    weights = fetched(w, "w")
+    weights = as_host_array(w, "w")
     if weights.shape != problem.shape:
         msg = f"w has shape {weights.shape}, but f(x) has {problem.shape}: pass one of f(x)'s shape"
         raise ValueError(msg)
@@ -249,7 +249,7 @@ def linear_operator(
     (array([2., 6.]), array([2., 6.]))
     """
     chosen = options_of("linear_operator", StepOptions, args=args, argnums=argnums, **options)
-    problem = pose(f, x, chosen)
+    problem = prepare(f, x, chosen)
     if problem.mode == WIRTINGER:
         msg = "linear_operator of a complex function needs holomorphic=True"
         raise ValueError(msg)
@@ -261,13 +261,13 @@ def linear_operator(
         direction = v.reshape(problem.x.shape)
         if direction.dtype.kind == "c" and not problem.has_complex_x:
             return matvec(direction.real) + 1j * matvec(direction.imag)
-        value, _ = along(problem, direction, steps)
+        value, _ = jacobian_vector_product(problem, direction, steps)
         if problem.imaginary:
             return value[1::2].astype(problem.base.dtype)
         return value.astype(problem.base.dtype).view(problem.dtype)
 
     def rmatvec(w: NDArray) -> NDArray:
-        product, _ = against(problem, w.reshape(-1).conj(), chosen)
+        product, _ = vector_jacobian_product(problem, w.reshape(-1).conj(), chosen)
         return product.reshape(-1).conj()
 
     return scipy_sparse.linear_operator(shape, dtype, matvec=matvec, rmatvec=rmatvec)
@@ -328,7 +328,7 @@ def jacobian_blocks(
     """
     named = {"args": args, "argnums": argnums}
     chosen = options_of("jacobian_blocks", StepOptions, ("block",), **named, **options)
-    problem = pose(f, x, chosen)
+    problem = prepare(f, x, chosen)
     if problem.mode == WIRTINGER:
         msg = "jacobian_blocks of a complex function needs holomorphic=True"
         raise ValueError(msg)

@@ -20,8 +20,8 @@ from .._core.protocols import NDArray
 from .._execution.checkpoint import Checkpoint
 from .._execution.run import run
 from .._kernels.differences import NAMES_OF_STATUS, NOISY, NONSMOOTH
-from .adaptive import Ladders, Values
-from .compiled import Foreign
+from .adaptive import ExtrapolatedColumns, ExtrapolatedValues
+from .compiled import LibraryFunction
 from .fixed_step import Columns, lost_step
 from .function import IMAGINARY, WIRTINGER, Problem, are_boxed, empty_like
 from .options import Options
@@ -31,11 +31,11 @@ from .steps import Steps, modes_of, plan_steps
 STATUS = np.array(NAMES_OF_STATUS)
 
 
-_SPACINGS = 8.0  # of x, that a first step takes for a quarter of it to be exact
+_MIN_FIRST_STEP_ULPS = 8.0  # of x, that a first step takes for a quarter of it to be exact
 
 
 @dataclass(frozen=True)
-class Found:
+class RowResults:
     """A dense derivative by rows of its transpose, and what is known of each."""
 
     rows: NDArray
@@ -53,7 +53,7 @@ def runs_on_device(f: Any, x: Any, target: str | None) -> bool:
     return on_device(x=x) or is_device_function(f)
 
 
-def fetched(x: Any, name: str = "x") -> NDArray:
+def as_host_array(x: Any, name: str = "x") -> NDArray:
     """Return an array as one on the host, wherever it is."""
     if on_device(x=x):
         copy: NDArray = device_module("arrays").operand(x, name).to_host()
@@ -78,7 +78,7 @@ def as_point(x: Any) -> tuple[NDArray, bool]:
     return np.array(array, dtype=native, order="C", subok=False), array.ndim == 0
 
 
-def pose(
+def prepare(
     f: Any,
     x: Any,
     options: Options,
@@ -98,7 +98,7 @@ def pose(
         f, x, options = device_module("derivatives").as_host(f, x, options)
     elif library_of(x) is not None and not isinstance(f, Dispatcher):
         fills = options.out_like is not None and not options.rowwise
-        f = Foreign(f, position + options.rowwise, x, fills)
+        f = LibraryFunction(f, position + options.rowwise, x, fills)
     point, scalar = as_point(x)
     _require_doubles("x", point.dtype, options)
     mode = modes_of(point, options.method, options.holomorphic)
@@ -140,18 +140,18 @@ def steps_of(problem: Problem, options: Options) -> Steps:
     steps = plan_steps(problem.x, problem.mode, problem.dtype, *chosen)
     if not options.adaptive:
         return steps
-    require_rungs(problem, steps, options)
+    require_representable_steps(problem, steps, options)
     return in_its_format(problem, steps)
 
 
-def require_rungs(problem: Problem, steps: Steps, options: Options) -> None:
+def require_representable_steps(problem: Problem, steps: Steps, options: Options) -> None:
     """Refuse ladders of the caller that rounding of x leaves no rungs."""
     if options.step is None and options.scale is None:
         return
     x = as_real_vector(problem.x)[:: problem.stride]
     first = 0.25 * steps.lengths
     with np.errstate(invalid="ignore"):
-        lost = (first > 0) & (first < _SPACINGS * np.spacing(np.abs(x)))
+        lost = (first > 0) & (first < _MIN_FIRST_STEP_ULPS * np.spacing(np.abs(x)))
     if lost.any():
         raise lost_step(problem, int(np.argmax(lost)))
 
@@ -159,8 +159,8 @@ def require_rungs(problem: Problem, steps: Steps, options: Options) -> None:
 def free_memory() -> float:
     """Return the bytes of memory that the machine has left, or infinity if it does not say."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            sizes = dict(line.split(":") for line in lines)
+        with open("/proc/meminfo", encoding="ascii") as file:
+            sizes = dict(line.split(":") for line in file)
         return 1024.0 * int(sizes["MemAvailable"].split()[0])
     except (OSError, KeyError, ValueError):
         pass
@@ -186,7 +186,7 @@ def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) 
         raise MemoryError(msg)
 
 
-def require_room(problem: Problem, options: Options, errors: bool = False) -> None:
+def require_dense_memory(problem: Problem, options: Options, errors: bool = False) -> None:
     """Refuse a dense Jacobian, and its errors, if that does not fit."""
     itemsize = 16 if errors else problem.base.itemsize  # values and errors in binary64
     require_memory(problem.base.size, problem.coordinates, itemsize, options.memory_limit)
@@ -201,19 +201,25 @@ def rows_of(
     report: Any = False,
 ) -> NDArray:
     """Return rows of the transposed Jacobian, in real numbers, and nothing about them."""
-    work = Values(Ladders(problem, steps)) if options.adaptive else Columns(problem, steps)
-    kept = Checkpoint.of(options.checkpoint)
-    return run(work, count, options.workers, report, start=start, checkpoint=kept)[0]
+    work = (
+        ExtrapolatedValues(ExtrapolatedColumns(problem, steps))
+        if options.adaptive
+        else Columns(problem, steps)
+    )
+    checkpoint = Checkpoint.of(options.checkpoint)
+    return run(work, count, options.workers, report, start=start, checkpoint=checkpoint)[0]
 
 
-def find(problem: Problem, steps: Steps, options: Options) -> Found:
+def differentiate_dense(problem: Problem, steps: Steps, options: Options) -> RowResults:
     """Differentiate along every coordinate."""
     started = work_clock()
     count = problem.coordinates
-    way: dict[str, Any] = {"workers": options.workers, "progress": options.progress}
-    kept = Checkpoint.of(options.checkpoint)
+    settings: dict[str, Any] = {"workers": options.workers, "progress": options.progress}
+    checkpoint = Checkpoint.of(options.checkpoint)
     if options.adaptive:
-        values, errors, states = run(Ladders(problem, steps), count, **way, checkpoint=kept)
+        values, errors, states = run(
+            ExtrapolatedColumns(problem, steps), count, **settings, checkpoint=checkpoint
+        )
         nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
         # A staircase has noise or kinks, or stands still everywhere.
         met = states["status"]
@@ -221,14 +227,14 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
         planned = in_the_format_of_x(problem, steps, bool(values.size and unsure))
         nfev += planned.calls
         if planned.narrow != steps.narrow:
-            values, errors, states = run(Ladders(problem, planned), count, **way)
+            values, errors, states = run(ExtrapolatedColumns(problem, planned), count, **settings)
             nfev += int(states["calls"].sum())
         status, step = states["status"].astype(np.int8), states["step"]
         rows = values.astype(problem.base.dtype, copy=False)
-        return Found(rows, errors, status, step, nfev, work_clock() - started)
-    rows, status = run(Columns(problem, steps), count, **way, checkpoint=kept)
+        return RowResults(rows, errors, status, step, nfev, work_clock() - started)
+    rows, status = run(Columns(problem, steps), count, **settings, checkpoint=checkpoint)
     seconds = work_clock() - started
-    return Found(rows, None, status, *_spent(problem, steps, count), seconds)
+    return RowResults(rows, None, status, *_spent(problem, steps, count), seconds)
 
 
 def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
@@ -244,28 +250,30 @@ def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
     return np.abs(table[0, 0] - x), 1 + problem.batched + int(calls)
 
 
-def arranged(problem: Problem, rows: NDArray) -> Any:
+def shaped(problem: Problem, rows: NDArray) -> Any:
     """Return rows of real numbers as an array of shape f(x).shape + x.shape: a view, or a pair."""
     if problem.dtype.kind == "c" and not problem.imaginary:
         rows = rows.view(problem.dtype)
     if problem.mode == WIRTINGER:
         by_real, by_imaginary = rows[0::2], rows[1::2]
         holomorphic = (by_real - 1j * by_imaginary) / 2
-        return tuple(_shaped(problem, r) for r in (holomorphic, (by_real + 1j * by_imaginary) / 2))
-    return _shaped(problem, rows)
+        return tuple(
+            _reshaped(problem, r) for r in (holomorphic, (by_real + 1j * by_imaginary) / 2)
+        )
+    return _reshaped(problem, rows)
 
 
-def arranged_errors(problem: Problem, errors: NDArray) -> Any:
+def shaped_errors(problem: Problem, errors: NDArray) -> Any:
     """Return errors of real numbers as those of what `arranged` returns."""
     if problem.dtype.kind == "c":
         errors = np.hypot(errors[:, 0::2], errors[:, 1::2])
     if problem.mode == WIRTINGER:
-        each = _shaped(problem, (errors[0::2] + errors[1::2]) / 2)
+        each = _reshaped(problem, (errors[0::2] + errors[1::2]) / 2)
         return each, each
-    return _shaped(problem, errors)
+    return _reshaped(problem, errors)
 
 
-def _shaped(problem: Problem, rows: NDArray) -> NDArray:
+def _reshaped(problem: Problem, rows: NDArray) -> NDArray:
     if problem.x.ndim == 1 and len(problem.shape) == 1:
         return rows.T
     whole = rows.reshape(problem.x.shape + problem.shape)
@@ -273,12 +281,12 @@ def _shaped(problem: Problem, rows: NDArray) -> NDArray:
     return whole.transpose(*range(inner, inner + outer), *range(inner))
 
 
-def beside(x: Any, value: Any) -> Any:
+def like_input(x: Any, value: Any) -> Any:
     """Return a derivative where x is, and one that is dense as an array of its library."""
     if on_device(x=x):
         return device_module("derivatives").at_home(value, x)
     library = library_of(x)
     if isinstance(value, tuple):
-        return tuple(beside(x, part) for part in value)
+        return tuple(like_input(x, part) for part in value)
     dense = isinstance(value, np.ndarray | np.generic)
     return library.from_numpy(value) if library is not None and dense else value

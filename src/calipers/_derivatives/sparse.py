@@ -10,30 +10,31 @@ from .._core.dtypes import as_real_vector
 from .._core.jit import work_clock
 from .._core.protocols import NDArray
 from .._execution.checkpoint import Checkpoint
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 from .._execution.run import Progress, run, run_parts
 from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.ladder_extrapolate import STATE
 from ..interop import sparse_inputs as scipy_sparse
-from .adaptive import measured
+from .adaptive import initial_states
 from .coloring import Coloring, as_pattern, color_columns, color_groups, first_clash, star_coloring
-from .compressed import ColorLadders, Differences, Space
+from .compressed import ColorDifferences, ExtrapolatedColors, SharedScratch
 from .fixed_step import require_steps
 from .function import REAL, Problem
 from .options import Options
 from .precision import in_the_format_of_x
 from .solve import steps_of
-from .sparsity import Entries, Pattern, Strays, detect, verify
+from .sparsity import EntriesByColor, Pattern, UnexpectedRows, detect, verify
 from .steps import METHODS, Steps
 
-_SURE = 16.0  # times a value's error
-# Room for less than this share of a first step, and the powers of two within which it is alike.
-_TIGHT, _ALIKE = 2.0**-6, 4
-_AT_ONCE = 1 << 28  # bytes of differences; entries are recovered from more some colors at a time
+_SIGNIFICANT_ERRORS = 16.0  # times a value's error
+# Share of the first step below which a bound is tight, and octaves of such limits in one color.
+_TIGHT_LIMIT, _LEVEL_OCTAVES = 2.0**-6, 4
+# Largest differences in memory, in bytes; larger ones are computed in blocks of colors.
+_BLOCK_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
-class SparseFound:
+class SparseResults:
     """A sparse derivative, its errors, and what is known of each column."""
 
     value: Any
@@ -45,15 +46,17 @@ class SparseFound:
     seconds: float
 
 
-def find(problem: Problem, options: Options, symmetric: bool = False) -> SparseFound:
+def differentiate_sparse(
+    problem: Problem, options: Options, symmetric: bool = False
+) -> SparseResults:
     """Differentiate a function whose Jacobian is sparse, and symmetric if it is a gradient."""
     steps = steps_of(problem, options)
-    return plan(problem, steps, options, symmetric=symmetric)(problem, detail=True)
+    return prepare_sparse(problem, steps, options, symmetric=symmetric)(problem, detail=True)
 
 
-def plan(
-    problem: Problem, steps: Steps, options: Options, lasting: bool = False, symmetric: bool = False
-) -> "Plan":
+def prepare_sparse(
+    problem: Problem, steps: Steps, options: Options, reused: bool = False, symmetric: bool = False
+) -> "PreparedSparse":
     """
     Find or check the pattern, and color it.
 
@@ -64,8 +67,8 @@ def plan(
         raise ValueError(msg)
     sparsity, calls, groups = options.sparsity, 0, None
     shape = (problem.base.size // (2 if problem.imaginary else 1), problem.coordinates)
-    given = not (isinstance(sparsity, str) and sparsity == "detect")
-    if given:
+    supplied = not (isinstance(sparsity, str) and sparsity == "detect")
+    if supplied:
         if isinstance(sparsity, tuple) and len(sparsity) == 2:
             sparsity, groups = sparsity
         indptr, indices = as_pattern(*scipy_sparse.pattern(sparsity, shape), shape)
@@ -73,7 +76,7 @@ def plan(
     else:
         real = problem.on_the_real_axis() if problem.imaginary else problem
         indptr, indices, calls = detect(real, options, symmetric)
-    if lasting:
+    if reused:
         indptr.flags.writeable = indices.flags.writeable = False
     coloring: Coloring
     if symmetric:
@@ -95,7 +98,9 @@ def plan(
             raise ValueError(msg)
     else:
         coloring = color_columns(indptr, indices, shape, _cost(problem, steps))
-    return Plan(Pattern(indptr, indices, shape, coloring), steps, options, lasting, given, calls)
+    return PreparedSparse(
+        Pattern(indptr, indices, shape, coloring), steps, options, reused, supplied, calls
+    )
 
 
 def _cost(problem: Problem, steps: Steps) -> float:
@@ -104,7 +109,7 @@ def _cost(problem: Problem, steps: Steps) -> float:
     return calls * problem.seconds
 
 
-class Plan:
+class PreparedSparse:
     """A colored pattern and steps; its first result is checked against f, if it was given."""
 
     def __init__(
@@ -112,73 +117,81 @@ class Plan:
         pattern: Pattern,
         steps: Steps,
         options: Options,
-        lasting: bool,
+        reused: bool,
         check: bool,
         calls: int,
     ) -> None:
         self.pattern, self.steps, self.options = pattern, steps, options
         self._check, self._calls = check, calls + steps.calls
-        self._lasting, self._asked = lasting, False
-        self._spare: list[Space] = []
+        self._reused, self._format_checked = reused, False
+        self._spare: list[SharedScratch] = []
 
-    def asks_base(self, problem: Problem) -> bool:
+    def needs_base(self, problem: Problem) -> bool:
         """Whether f(x) has to be known beforehand."""
         return self._check or not (problem.imaginary or self._fills_base(problem))
 
     def _fills_base(self, problem: Problem) -> bool:
         """Whether f(x), where it is needed, is one color more, whose work threads share, too."""
-        fixed = not (self.options.adaptive or problem.imaginary or self._in_parts(problem))
-        return self._lasting and problem.native is not None and fixed
+        fixed = not (self.options.adaptive or problem.imaginary or self._needs_blocks(problem))
+        return self._reused and problem.native is not None and fixed
 
-    def _in_parts(self, problem: Problem) -> bool:
+    def _needs_blocks(self, problem: Problem) -> bool:
         """Whether some colors at a time are recovered: of many, or of numbers without a kernel."""
         base = problem.base
-        return self.pattern.coloring.count * base.nbytes > _AT_ONCE or base.dtype.char not in "fd"
+        return (
+            self.pattern.coloring.count * base.nbytes > _BLOCK_BYTES or base.dtype.char not in "fd"
+        )
 
     def _rows(self, problem: Problem) -> int:
         fills = self._fills_base(problem) and self.steps.one_sided
         return self.pattern.coloring.count + fills
 
-    def __call__(self, problem: Problem, detail: bool = False) -> SparseFound:
+    def __call__(self, problem: Problem, detail: bool = False) -> SparseResults:
         """Differentiate at the problem's point; `points` are only there with `detail`."""
         started = work_clock()
         adaptive = self.options.adaptive
-        pattern = self._by_room(problem) if adaptive else self.pattern
+        pattern = self._split_by_bounds(problem) if adaptive else self.pattern
         count = pattern.coloring.count
         pairs = 1 if adaptive or problem.imaginary else self.steps.pairs
         report = Progress(self.options.progress, count if adaptive else self._rows(problem) * pairs)
-        strays = self._strays(problem, pattern) if self._check else None
+        unexpected = self._unexpected_rows(problem, pattern) if self._check else None
         try:
             if adaptive:
-                data, errors, points, status, calls = self._climbed(
-                    problem, pattern, report, strays
+                data, errors, points, status, calls = self._adaptive(
+                    problem, pattern, report, unexpected
                 )
             elif problem.imaginary:
-                data, errors, points, status, calls = self._complex_steps(problem, report, strays)
-            elif self._in_parts(problem):
-                data, errors, points, status, calls = self._parts(problem, report, strays)
+                data, errors, points, status, calls = self._complex_steps(
+                    problem, report, unexpected
+                )
+            elif self._needs_blocks(problem):
+                data, errors, points, status, calls = self._fixed_in_blocks(
+                    problem, report, unexpected
+                )
             else:
-                data, errors, points, status, calls = self._fixed(problem, detail, report, strays)
+                data, errors, points, status, calls = self._fixed(
+                    problem, detail, report, unexpected
+                )
         finally:
             report.close()
-        if strays is not None:
-            calls += self._verify(problem, strays, data, errors, points, status)
+        if unexpected is not None:
+            calls += self._verify(problem, unexpected, data, errors, points, status)
             self._check = False
         calls, self._calls = calls + self._calls, 0
         value, error = (self._matrix(entries) for entries in (data, errors))
         seconds = work_clock() - started
-        return SparseFound(value, error, points, status, calls + 1, count, seconds)
+        return SparseResults(value, error, points, status, calls + 1, count, seconds)
 
     def _least_imaginary(self, rows: NDArray) -> NDArray:
         """Return what imaginary parts are none of rounding, by the largest of their color."""
         largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
         return np.asarray(np.sqrt(self.steps.eps) * largest)
 
-    def _strays(self, problem: Problem, pattern: Pattern) -> Strays:
+    def _unexpected_rows(self, problem: Problem, pattern: Pattern) -> UnexpectedRows:
         base = problem.base[::2] if problem.imaginary else problem.base
-        return Strays(pattern, base, self.steps.eps)
+        return UnexpectedRows(pattern, base, self.steps.eps)
 
-    def _by_room(self, problem: Problem) -> Pattern:
+    def _split_by_bounds(self, problem: Problem) -> Pattern:
         """
         Return the pattern in which columns share a color that have about as much room.
 
@@ -186,65 +199,65 @@ class Plan:
         """
         if not self.steps.lows.size:
             return self.pattern
-        limits = measured(problem, self.steps)["limit"]
-        tight = (limits > 0) & (limits < _TIGHT)
+        limits = initial_states(problem, self.steps)["limit"]
+        tight = (limits > 0) & (limits < _TIGHT_LIMIT)
         levels = np.zeros(limits.shape, np.intp)
-        levels[tight] = np.floor(np.log2(limits[tight] / _TIGHT) / _ALIKE)
+        levels[tight] = np.floor(np.log2(limits[tight] / _TIGHT_LIMIT) / _LEVEL_OCTAVES)
         return self.pattern.split(levels) if tight.any() else self.pattern
 
-    def _verify(self, problem: Problem, strays: Strays, *results: NDArray) -> int:
+    def _verify(self, problem: Problem, unexpected: UnexpectedRows, *results: NDArray) -> int:
         """Check the pattern by what f does along the real axis; return how often f was called."""
         if not problem.imaginary:
-            return verify(problem, self.steps, self.pattern, strays, *results)
+            return verify(problem, self.steps, self.pattern, unexpected, *results)
         real = problem.on_the_real_axis()
         steps = steps_of(real, replace(self.options, method="3-point", step=None))
-        return verify(real, steps, self.pattern, strays, *results)
+        return verify(real, steps, self.pattern, unexpected, *results)
 
     def _matrix(self, data: NDArray) -> Any:
         p = self.pattern
         return scipy_sparse.by_columns(data, p.indices, p.indptr, p.shape)
 
-    def _space(self, problem: Problem) -> Space:
+    def _scratch(self, problem: Problem) -> SharedScratch:
         with suppress(IndexError):  # another thread may have taken the last one
             return self._spare.pop()
-        table, status = self.steps.room(problem.x, problem.coordinates)
+        table, status = self.steps.allocate(problem.x, problem.coordinates)
         shape = (self._rows(problem), problem.base.size)
-        return Space(table, status, np.empty(shape, problem.base.dtype), [])
+        return SharedScratch(table, status, np.empty(shape, problem.base.dtype), [])
 
     def _fixed(
-        self, problem: Problem, detail: bool, report: Progress, strays: Strays | None
+        self, problem: Problem, detail: bool, report: Progress, unexpected: UnexpectedRows | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         pattern, coloring, workers = self.pattern, self.pattern.coloring, self.options.workers
-        space = self._space(problem)
-        table, status = space.table, space.status
+        scratch = self._scratch(problem)
+        table, status = scratch.table, scratch.status
         self.steps.tabulate(problem.x, problem.stride, 0, table, status)
         require_steps(problem, 0, status)
         data = np.empty(pattern.indices.size, problem.base.dtype)
         calls = 0
-        shared = space if workers is None else None
+        shared = scratch if workers is None else None
         for p in range(table.shape[1]):
             bottoms = table[1, p, :0] if self.steps.one_sided else table[1, p]
-            work = Differences(problem, coloring.colors, table[0, p], bottoms, shared)
+            work = ColorDifferences(problem, coloring.colors, table[0, p], bottoms, shared)
             checkpoint = Checkpoint.of(self.options.checkpoint, f"pair-{p}")
             (rows,) = run(work, self._rows(problem), workers, report, checkpoint=checkpoint)
             differences, base = rows[: coloring.count], rows[coloring.count :]
             below = None if bottoms.size else problem.base
             if len(base):
                 below = base[0]
-            if strays is not None and p == 0:
+            if unexpected is not None and p == 0:
                 with np.errstate(all="ignore"):
-                    strays.look(0, differences if below is None else differences - below)
+                    unexpected.observe(0, differences if below is None else differences - below)
             pattern.recover(differences, table[2, p], data, p > 0, below)
             calls += coloring.count * (2 if bottoms.size else 1)
         unknown = np.broadcast_to(np.inf, data.shape)
         points = table[0, 0].copy() if detail else table[0, 0, :0]
         status = status.copy() if detail or self._check else status
         if not detail:
-            self._spare.append(space)
+            self._spare.append(scratch)
         return data, unknown, points, status, calls
 
-    def _parts(
-        self, problem: Problem, report: Progress, strays: Strays | None
+    def _fixed_in_blocks(
+        self, problem: Problem, report: Progress, unexpected: UnexpectedRows | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         """Do as `_fixed`, and keep the differences of some colors at a time."""
         coloring, one_sided = self.pattern.coloring, self.steps.one_sided
@@ -254,36 +267,36 @@ class Plan:
         calls = 0
         for p in range(table.shape[1]):
             tops, bottoms, weights = table[:, p]
-            work = Differences(
+            work = ColorDifferences(
                 problem, coloring.colors, tops, bottoms[:0] if one_sided else bottoms
             )
             below = problem.base if one_sided else None
-            looking = strays if p == 0 else None
-            self._add_in_parts(work, weights, below, data, f"pair-{p}", report, looking)
+            observer = unexpected if p == 0 else None
+            self._add_in_blocks(work, weights, below, data, f"pair-{p}", report, observer)
             calls += coloring.count * (1 if one_sided else 2)
         return data, np.broadcast_to(np.inf, data.shape), table[0, 0], status, calls
 
-    def _add_in_parts(
+    def _add_in_blocks(
         self,
-        work: Differences,
+        work: ColorDifferences,
         weights: NDArray,
         below: NDArray | None,
         data: NDArray,
         name: str,
         report: Progress,
-        strays: Strays | None,
+        unexpected: UnexpectedRows | None,
     ) -> None:
         """Add to the entries what the differences of some colors at a time say."""
         row, color, column = self.pattern.sources()
-        entries = Entries(color, self.pattern.coloring.count)
+        entries = EntriesByColor(color, self.pattern.coloring.count)
 
-        def store(first: int, outs: Outs) -> None:
-            if strays is not None and work.problem.imaginary:
-                strays.look(first, outs[0], self._least_imaginary(outs[0]))
-            elif strays is not None:
+        def store(first: int, outs: Buffers) -> None:
+            if unexpected is not None and work.problem.imaginary:
+                unexpected.observe(first, outs[0], self._least_imaginary(outs[0]))
+            elif unexpected is not None:
                 with np.errstate(all="ignore"):
-                    strays.look(first, outs[0] if below is None else outs[0] - below)
-            chosen = entries.of(first, len(outs[0]))
+                    unexpected.observe(first, outs[0] if below is None else outs[0] - below)
+            chosen = entries.indices(first, len(outs[0]))
             i, j = row[chosen], column[chosen]
             with np.errstate(all="ignore"):
                 change = outs[0][color[chosen] - first, i]
@@ -296,7 +309,7 @@ class Plan:
         run_parts(work, count, store, workers, report, checkpoint)
 
     def _complex_steps(
-        self, problem: Problem, report: Progress, strays: Strays | None
+        self, problem: Problem, report: Progress, unexpected: UnexpectedRows | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         """Do as `_fixed` along the imaginary axis, where nothing is subtracted."""
         # Their lengths are those of x, which may not be the one that was planned with.
@@ -306,46 +319,52 @@ class Plan:
         with np.errstate(divide="ignore"):
             weights = 1 / lengths.astype(np.promote_types(problem.base.dtype, np.float64))
         status = np.where(lengths != 0, FIXED, EXCLUDED).astype(np.int8)
-        work = Differences(problem, coloring.colors, lengths, lengths[:0])
+        work = ColorDifferences(problem, coloring.colors, lengths, lengths[:0])
         data = np.zeros(self.pattern.indices.size, problem.base.dtype)
-        if self._in_parts(problem):
-            self._add_in_parts(work, weights, None, data, "imaginary", report, strays)
+        if self._needs_blocks(problem):
+            self._add_in_blocks(work, weights, None, data, "imaginary", report, unexpected)
         else:
             checkpoint = Checkpoint.of(self.options.checkpoint, "imaginary")
             (rows,) = run(work, coloring.count, self.options.workers, report, checkpoint=checkpoint)
-            if strays is not None:
-                strays.look(0, rows, self._least_imaginary(rows))
+            if unexpected is not None:
+                unexpected.observe(0, rows, self._least_imaginary(rows))
             self.pattern.recover(rows, weights, data, False, None)
         points = problem.x.reshape(-1) + 1j * lengths
         return data, np.broadcast_to(np.inf, data.shape), points, status, coloring.count
 
-    def _climbed(
-        self, problem: Problem, pattern: Pattern, report: Progress, strays: Strays | None
+    def _adaptive(
+        self,
+        problem: Problem,
+        pattern: Pattern,
+        report: Progress,
+        unexpected: UnexpectedRows | None,
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         """Return what ladders find, the first time by steps for the format that f rounds x to."""
-        *results, calls = self._ladders(problem, pattern, report, strays)
-        if not self._asked:
-            self._asked = True
+        *results, calls = self._extrapolated(problem, pattern, report, unexpected)
+        if not self._format_checked:
+            self._format_checked = True
             # An entry of the pattern that is 0 may be that of a staircase.
             steps = in_the_format_of_x(problem, self.steps, unsure=not results[0].all())
             calls += steps.calls
             if steps.narrow != self.steps.narrow:
                 self.steps = steps
-                *results, more = self._ladders(problem, pattern, report, strays, keep=False)
+                *results, more = self._extrapolated(
+                    problem, pattern, report, unexpected, keep=False
+                )
                 calls += more
         data, errors, points, status = results
         return data, errors, points, status, calls
 
-    def _ladders(
+    def _extrapolated(
         self,
         problem: Problem,
         pattern: Pattern,
         report: Progress,
-        strays: Strays | None,
+        unexpected: UnexpectedRows | None,
         keep: bool = True,
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         coloring = pattern.coloring
-        by_column = measured(problem, self.steps)
+        by_column = initial_states(problem, self.steps)
         usable = by_column["limit"] > 0
         lengths = np.where(usable, by_column["length"], 0.0)
         directions = np.where(by_column["one_sided"] < 0, -lengths, lengths)
@@ -360,21 +379,21 @@ class Plan:
         states["limit"][np.isinf(states["unit"])] = 0.0
         limits = self.steps.lows, self.steps.highs
         # Python displaces all of a color at once.
-        work = ColorLadders(
+        work = ExtrapolatedColors(
             problem.interpreted(), coloring.colors, directions, *limits, states.copy()
         )
         row, color, column = pattern.sources()
-        entries = Entries(color, coloring.count)
+        entries = EntriesByColor(color, coloring.count)
         x = as_real_vector(problem.x)
         data, error = np.empty(row.size, x.dtype), np.empty(row.size)
         least = np.sqrt(self.steps.eps) * np.abs(problem.base)
 
-        def store(first: int, outs: Outs) -> None:
+        def store(first: int, outs: Buffers) -> None:
             values, errors, final = outs
             states[first : first + len(final)] = final
-            if strays is not None:
-                strays.look(first, values, np.fmax(_SURE * errors, least))
-            chosen = entries.of(first, len(final))
+            if unexpected is not None:
+                unexpected.observe(first, values, np.fmax(_SIGNIFICANT_ERRORS * errors, least))
+            chosen = entries.indices(first, len(final))
             where, j = (color[chosen] - first, row[chosen]), column[chosen]
             with np.errstate(all="ignore"):
                 data[chosen] = values[where] / directions[j]

@@ -16,13 +16,14 @@ from .options import Options
 from .solve import steps_of
 from .steps import METHODS, Steps
 
-_DETECTED = 3  # points at which a pattern is looked for
+_DETECTION_POINTS = 3  # points at which a pattern is looked for
 _BLOCK_BYTES = 1 << 24  # bytes of rows of the Jacobian that are in memory at a time
-_ROUNDING = 64.0  # times eps of f
-_REPEATED = 16.0  # times that f differs from itself
-_SURELY, _MAYBE = 1e-3, 1e-5  # shares of a row that it differs by, if entries are missing
-_SUSPECTS = 32  # rows, of those along which f changes by more than a pattern allows
-_GUESSES = 4  # of those which may do so, or be noisy
+_ROUNDING_EPS = 64.0  # times eps of f
+_REPETITION_FACTOR = 16.0  # times that f differs from itself
+# Mismatches, as shares of a row's magnitude, that show or suggest missing entries.
+_CERTAIN_SHARE, _POSSIBLE_SHARE = 1e-3, 1e-5
+_MAX_CERTAIN_ROWS = 32  # rows, of those along which f changes by more than a pattern allows
+_MAX_POSSIBLE_ROWS = 4  # of those which may do so, or be noisy
 
 
 @dataclass(frozen=True)
@@ -70,19 +71,19 @@ class Pattern:
             decompress(*entries, self.coloring.colors, *outs, accumulate, below)
 
 
-class Entries:
+class EntriesByColor:
     """The entries of a matrix by color."""
 
     def __init__(self, color: NDArray, count: int) -> None:
         self._order = np.argsort(color, kind="stable")
         self._starts = np.searchsorted(color[self._order], np.arange(count + 1))
 
-    def of(self, first: int, count: int) -> NDArray:
+    def indices(self, first: int, count: int) -> NDArray:
         """Return the places of those that are found from some colors."""
         return self._order[self._starts[first] : self._starts[first + count]]
 
 
-class Strays:
+class UnexpectedRows:
     """
     Rows that change with a color, and have an entry in none of its columns.
 
@@ -95,16 +96,16 @@ class Strays:
         self._color = np.repeat(pattern.coloring.colors, np.diff(pattern.indptr))
         self._count = pattern.coloring.count
         self.rows = np.zeros(pattern.shape[0], bool)
-        self._noise = _ROUNDING * eps * np.abs(base.astype(float))
+        self._noise = _ROUNDING_EPS * eps * np.abs(base.astype(float))
 
     @cached_property
-    def _entries(self) -> Entries:
-        return Entries(self._color, self._count)
+    def _entries(self) -> EntriesByColor:
+        return EntriesByColor(self._color, self._count)
 
-    def look(self, first: int, changes: NDArray, least: NDArray | None = None) -> None:
+    def observe(self, first: int, changes: NDArray, least: NDArray | None = None) -> None:
         """Look at changes by colors from `first`; beyond `least`, or rounding, they tell."""
         whole = len(changes) == self._count
-        entries = slice(None) if whole else self._entries.of(first, len(changes))
+        entries = slice(None) if whole else self._entries.indices(first, len(changes))
         outside = changes != 0
         outside[self._color[entries] - first, self._row[entries]] = False
         if outside.any():
@@ -126,7 +127,7 @@ def detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray
     limits = steps_of(problem, wide)
     keys = [np.empty(0, np.int64)]
     calls = 0
-    for k in range(_DETECTED):
+    for k in range(_DETECTION_POINTS):
         x = problem.x
         if k:
             x = x * (1 + 2.0**-8 * random.uniform(-1, 1, x.shape)) + (x == 0) * random.uniform(
@@ -135,7 +136,7 @@ def detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray
             if limits.lows.size:
                 shape = x.shape
                 x = np.clip(x, limits.lows.reshape(shape), limits.highs.reshape(shape))
-        near = problem.moved(x.astype(problem.x.dtype), problem.before, problem.after, True)
+        near = problem.with_point(x.astype(problem.x.dtype), problem.before, problem.after, True)
         steps = steps_of(near, wide)
         work = Columns(near, steps)
         calls += 1
@@ -161,7 +162,7 @@ def verify(
     problem: Problem,
     steps: Steps,
     pattern: Pattern,
-    strays: Strays,
+    unexpected: UnexpectedRows,
     data: NDArray,
     errors: NDArray,
     points: NDArray,
@@ -170,7 +171,7 @@ def verify(
     """
     Raise ValueError if f changes along a random direction by more than its pattern allows.
 
-    Or in rows that were seen to change with columns that they do not have, the `strays`.
+    Or in rows that were seen to change with columns that they do not have, the `unexpected`.
     What the derivatives predict is not exact. By how much it may be wrong is seen from their
     estimated errors, if there are any, and from f itself: what halving the displacement does to the
     odd part of its change and, if differences were taken to one side, the even part. What still
@@ -190,8 +191,8 @@ def verify(
     if steps.lows.size:
         shift, central = _within(as_real_vector(problem.x).astype(float), shift, steps)
     with np.errstate(all="ignore"):
-        above, below, displacement = _sides(problem, steps, shift, central)
-        above_half, below_half, _ = _sides(problem, steps, shift / 2, central)
+        above, below, displacement = _displaced_values(problem, steps, shift, central)
+        above_half, below_half, _ = _displaced_values(problem, steps, shift / 2, central)
         change, half = above - below, above_half - below_half
         if data.dtype.char not in "fd":
             data = data.astype(float)
@@ -200,25 +201,27 @@ def verify(
         bent = np.abs(change - 2 * half)
         even = central * np.abs(above + below - 2 * base)
         size = np.maximum(np.abs(above), np.maximum(np.abs(below), np.abs(base)))
-        noise = _ROUNDING * steps.eps * size * (2 + length)
+        noise = _ROUNDING_EPS * steps.eps * size * (2 + length)
         unsure = np.where(np.isfinite(errors), errors, 0).astype(data.dtype)
         doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(displacement), m)[0]
-        surely = _SURELY * scale + 4 * (bent + even + doubt) + noise
+        surely = _CERTAIN_SHARE * scale + 4 * (bent + even + doubt) + noise
         one_sided = not central or (steps.method in METHODS and steps.one_sided)
-        allowed = _MAYBE * scale + 4 * (bent + one_sided * even + doubt) + noise
+        allowed = _POSSIBLE_SHARE * scale + 4 * (bent + one_sided * even + doubt) + noise
         missing = np.abs(change - predicted) > allowed
         missing &= np.abs(2 * half - predicted) > allowed
-    missing = (missing | strays.rows) & (length < n)
+    missing = (missing | unexpected.rows) & (length < n)
     calls = 4 if central else 2
     if missing.any():
         rows = np.flatnonzero(missing)
         with np.errstate(all="ignore"):
             excess = np.fmax(np.abs(change - predicted)[rows] / surely[rows], 0.0)
-        excess[strays.rows[rows]] = np.inf
+        excess[unexpected.rows[rows]] = np.inf
         order = np.argsort(-excess, kind="stable")
-        rows = rows[order[: max(_GUESSES, min(_SUSPECTS, np.count_nonzero(excess > 1)))]]
+        rows = rows[
+            order[: max(_MAX_POSSIBLE_ROWS, min(_MAX_CERTAIN_ROWS, np.count_nonzero(excess > 1)))]
+        ]
         calls += 2 + len(rows)
-        rows = np.sort(_of_others(problem, steps, pattern, shift, rows))
+        rows = np.sort(_depending_on_other_columns(problem, steps, pattern, shift, rows))
         if not len(rows):
             return calls
         more = ", ..." if len(rows) > 5 else ""
@@ -231,7 +234,7 @@ def verify(
     return calls
 
 
-def _sides(
+def _displaced_values(
     problem: Problem, steps: Steps, shift: NDArray, central: bool
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Return f where x is displaced and on the other side, or at x, and how far these are apart."""
@@ -265,13 +268,13 @@ def _within(x: NDArray, shift: NDArray, steps: Steps) -> tuple[NDArray, bool]:
     far = np.abs(shift)
     if np.all(far <= np.minimum(forth, back)):
         return shift, True
-    room = np.where(shift > 0, forth, back)
-    ahead = np.where(far <= room, shift > 0, forth >= back)
+    distance = np.where(shift > 0, forth, back)
+    ahead = np.where(far <= distance, shift > 0, forth >= back)
     far = np.minimum(far, np.where(ahead, forth, back))
     return np.where(ahead, far, -far), False
 
 
-def _of_others(
+def _depending_on_other_columns(
     problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray, rows: NDArray
 ) -> NDArray:
     """
@@ -282,7 +285,7 @@ def _of_others(
     """
     columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
     with np.errstate(all="ignore"):
-        least = _REPEATED * np.abs(problem.at(as_real_vector(problem.x)) - problem.base)
+        least = _REPETITION_FACTOR * np.abs(problem.at(as_real_vector(problem.x)) - problem.base)
         least = np.fmax(least, _rounding(problem, steps, pattern, shift))
     indices = []
     for row in rows:
@@ -303,7 +306,7 @@ def _rounding(problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray) 
     columns = np.repeat(np.arange(n), np.diff(pattern.indptr))
     free = np.bincount(pattern.indices, some[columns], m) == 0
     value = problem.at(_displaced(problem, steps, np.where(some, shift, 0.0)))
-    rounding: NDArray = _ROUNDING * steps.eps * np.abs(problem.base.astype(float))
+    rounding: NDArray = _ROUNDING_EPS * steps.eps * np.abs(problem.base.astype(float))
     if 2 * np.count_nonzero(free & (value != problem.base)) > np.count_nonzero(free):
         rounding = np.full(m, np.nanmax(rounding, initial=0.0))
     return rounding

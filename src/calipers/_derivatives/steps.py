@@ -15,7 +15,7 @@ from .._kernels.ladder_extrapolate import COARSE
 from .function import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER
 
 
-class Method(NamedTuple):
+class DifferenceMethod(NamedTuple):
     """Stencils (see `_kernels.differences`), and the power of eps that is the relative step."""
 
     central: NDArray
@@ -31,9 +31,9 @@ def _stencil(*pairs: tuple[float, float, float]) -> NDArray:
 
 # The optimal power is 1 / (1 + order): there truncation, h**order, equals rounding, eps / h.
 METHODS = {
-    "2-point": Method(_stencil((1, 0, 1)), _stencil((1, 0, 1)), 1 / 2),
-    "3-point": Method(_stencil((1, -1, 1)), _stencil((1, 0, 2), (2, 0, -1)), 1 / 3),
-    "5-point": Method(
+    "2-point": DifferenceMethod(_stencil((1, 0, 1)), _stencil((1, 0, 1)), 1 / 2),
+    "3-point": DifferenceMethod(_stencil((1, -1, 1)), _stencil((1, 0, 2), (2, 0, -1)), 1 / 3),
+    "5-point": DifferenceMethod(
         _stencil((1, -1, 4 / 3), (2, -2, -1 / 3)),
         _stencil((1, 0, 4), (2, 0, -6), (3, 0, 4), (4, 0, -1)),
         1 / 5,
@@ -52,10 +52,10 @@ def require_method(method: Any) -> None:
 
 
 _NONE = np.empty(0)
-_TASK = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
-_SMALL = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
+_TASK_COORDINATES = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
+_SMALL_X = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
 FEWEST_BITS = 7  # of fractions, beside whose spacing a ladder has three rungs
-_TINY = 1e-20  # far below any length scale, far above the smallest number
+_COMPLEX_STEP_FACTOR = 1e-20  # far below any length scale, far above the smallest number
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class Steps:
     eps: float  # of the numbers that f computes with
     narrow: str  # the format of those, if it is narrower than that of f's results, or ""
     calls: int  # of f that they took
-    given: bool  # whether the caller gave the lengths
+    is_explicit: bool  # whether the caller gave the lengths
 
     @property
-    def vague(self) -> bool:
+    def is_error_unknown(self) -> bool:
         """Whether that format is too narrow for a ladder to know its errors."""
         return self.narrow != "" and FORMATS[self.narrow].fraction < FEWEST_BITS
 
@@ -108,11 +108,11 @@ class Steps:
 
     def tables(self, x: NDArray, stride: int, start: int, stop: int) -> tuple[NDArray, NDArray]:
         """Return the table and status of coordinates of x; see the kernel `tabulate`."""
-        table, status = self.room(x, stop - start)
+        table, status = self.allocate(x, stop - start)
         self.tabulate(x, stride, start, table, status)
         return table, status
 
-    def room(self, x: NDArray, count: int) -> tuple[NDArray, NDArray]:
+    def allocate(self, x: NDArray, count: int) -> tuple[NDArray, NDArray]:
         """Return arrays for the table and status of so many coordinates."""
         wide = np.promote_types(x.real.dtype, np.float64)
         return np.empty((3, self.pairs, count), wide), np.empty(count, np.int8)
@@ -134,10 +134,10 @@ class Steps:
         if not compiled:
             with np.errstate(all="ignore"):
                 fill(0, count)
-        elif count <= _TASK:
+        elif count <= _TASK_COORDINATES:
             fill(0, count)
         else:
-            in_parts(fill, range(0, count, _TASK), count)
+            in_parts(fill, range(0, count, _TASK_COORDINATES), count)
 
 
 def plan_steps(
@@ -166,11 +166,11 @@ def plan_steps(
             msg = f"scale={least!r} makes steps that underflow: pass a larger scale"
             raise ValueError(msg)
     elif method == ADAPTIVE:
-        lengths, factor = _own_lengths(x, mode, eps), 1.0
+        lengths, factor = _default_lengths(x, mode, eps), 1.0
     elif mode == REAL:
         lengths, factor = _NONE, _factor(method, eps)
     else:
-        lengths = _spread(x, mode, np.maximum(1.0, np.abs(x)))
+        lengths = _per_coordinate(x, mode, np.maximum(1.0, np.abs(x)))
         factor = _factor(method, eps)
     if mode == IMAGINARY:
         if not lengths.size:
@@ -182,7 +182,7 @@ def plan_steps(
 
 def small_of(eps: float) -> float:
     """Return the size below which steps of natural size may lead out of where f varies."""
-    return _SMALL[4 if eps > COARSE else 8]
+    return _SMALL_X[4 if eps > COARSE else 8]
 
 
 def sizes_of(x: NDArray, eps: float) -> NDArray:
@@ -195,10 +195,10 @@ def sizes_of(x: NDArray, eps: float) -> NDArray:
 def _factor(method: str, eps: float) -> float:
     if method == ADAPTIVE:
         return 1.0
-    return float(eps ** METHODS[method].power) if method in METHODS else _TINY
+    return float(eps ** METHODS[method].power) if method in METHODS else _COMPLEX_STEP_FACTOR
 
 
-def _own_lengths(x: NDArray, mode: str, eps: float) -> NDArray:
+def _default_lengths(x: NDArray, mode: str, eps: float) -> NDArray:
     """Return powers of two near the sizes of x, or none where kernels know them themselves."""
     if mode == REAL and x.all():
         return _NONE
@@ -206,10 +206,10 @@ def _own_lengths(x: NDArray, mode: str, eps: float) -> NDArray:
     if mode == REAL and sizes.max(initial=0.0) >= small_of(eps):
         return _NONE
     with np.errstate(all="ignore"):
-        return _spread(x, mode, np.exp2(np.floor(np.log2(sizes))))
+        return _per_coordinate(x, mode, np.exp2(np.floor(np.log2(sizes))))
 
 
-def _spread(x: NDArray, mode: str, values: NDArray) -> NDArray:
+def _per_coordinate(x: NDArray, mode: str, values: NDArray) -> NDArray:
     """Give each coordinate the value of its element of x."""
     if values.shape != x.shape:
         values = np.broadcast_to(values, x.shape)
@@ -230,10 +230,10 @@ def _lengths(x: NDArray, mode: str, value: Any, name: str) -> NDArray:
         raise ValueError(msg)
     if values.ndim == 0:
         return values.reshape(1)
-    return _spread(x, mode, _shaped(x, values, name))
+    return _per_coordinate(x, mode, _broadcast_to_x(x, values, name))
 
 
-def _shaped(x: NDArray, values: NDArray, name: str) -> NDArray:
+def _broadcast_to_x(x: NDArray, values: NDArray, name: str) -> NDArray:
     try:
         return np.broadcast_to(values, x.shape)
     except ValueError:
@@ -277,7 +277,9 @@ def limits_of(x: NDArray, mode: str, bounds: Any) -> tuple[NDArray, NDArray]:
         if by_element and each:
             msg += ": for pairs by element pass tuple(zip(*bounds))"
         raise ValueError(msg) from None
-    shaped = [_shaped(x, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
+    shaped = [
+        _broadcast_to_x(x, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)
+    ]
     if np.isnan(shaped).any():
         msg = "bounds must not be NaN: for no bound pass numpy.inf or -numpy.inf"
         raise ValueError(msg)

@@ -21,7 +21,7 @@ from numba.core.dispatcher import Dispatcher
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._derivatives.function import Problem
-from .messages import Outs, Span, Work
+from .messages import Buffers, Span, Work
 
 # What is compared, most telling first, and what a difference is.
 DIFFERENCES = {
@@ -58,16 +58,16 @@ def _method(work: Any) -> list[str]:
     inner = next((w for w in map(vars(work).get, ("work", "exact", "ladders", "steps")) if w), None)
     if inner is None:
         return [type(work).__name__]
-    own = [type(work).__name__]
-    return [*own, inner.method] if hasattr(inner, "method") else own + _method(inner)
+    names = [type(work).__name__]
+    return [*names, inner.method] if hasattr(inner, "method") else names + _method(inner)
 
 
 def digest(thing: Any) -> str:
     """Return a text by which a thing is known in any process."""
-    return _Reader().read(thing).hex()
+    return _Hasher().hash(thing).hex()
 
 
-class _Reader:
+class _Hasher:
     """
     Hashes of anything: of what a pickle says, but the same for equal things.
 
@@ -75,28 +75,28 @@ class _Reader:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, bytes]] = {}  # things are kept: no id is used again
+        self._digests: dict[int, tuple[Any, bytes]] = {}  # things are kept: no id is used again
 
-    def read(self, thing: Any) -> bytes:
+    def hash(self, thing: Any) -> bytes:
         kind = type(thing)
         if thing is None or kind in (bool, int, float, complex, str, bytes):
             content = repr(thing).encode("utf-8", "surrogatepass")
-        elif id(thing) in self._known:
-            return self._known[id(thing)][1]
+        elif id(thing) in self._digests:
+            return self._digests[id(thing)][1]
         else:
-            self._known[id(thing)] = thing, b"within itself"
+            self._digests[id(thing)] = thing, b"within itself"
             content = self._content(thing)
         label = f"{kind.__module__}.{kind.__qualname__}:".encode()
-        found = sha256(label + content).digest()
-        self._known[id(thing)] = thing, found
-        return found
+        result = sha256(label + content).digest()
+        self._digests[id(thing)] = thing, result
+        return result
 
     def _content(self, thing: Any) -> bytes:
         kind = type(thing)
         if kind in (tuple, list):
             return self._all(*thing)
         if kind in (set, frozenset):  # whose order differs from process to process
-            return b"".join(sorted(self.read(item) for item in thing))
+            return b"".join(sorted(self.hash(item) for item in thing))
         if kind is dict:
             return self._all(*(part for item in thing.items() for part in item))
         if kind is np.ndarray and thing.dtype.kind != "O":
@@ -123,7 +123,7 @@ class _Reader:
         if isinstance(thing, (type, types.ModuleType, np.ufunc)):
             return self._all(getattr(thing, "__module__", ""), thing.__name__)
         if hasattr(thing, "__wrapped__"):
-            return self.read(thing.__wrapped__)
+            return self.hash(thing.__wrapped__)
         if is_dataclass(thing) and kind.__module__.startswith(__name__.partition(".")[0] + "."):
             return self._all(*(getattr(thing, f.name) for f in fields(thing) if f.compare))
         return self._object(thing)
@@ -137,35 +137,37 @@ class _Reader:
         return head + sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
 
     def _object(self, thing: Any) -> bytes:
-        own = self._methods(type(thing))
+        methods = self._methods(type(thing))
         try:
             reduced = thing.__reduce_ex__(4)
         except Exception:  # what it holds cannot be read; f(x) has to tell it from others
-            return own
+            return methods
         if isinstance(reduced, str):
-            return own + reduced.encode()
-        made, given, state, items, pairs = (*reduced, None, None, None)[:5]
-        return own + self._all(made, given, state, list(items or ()), list(pairs or ()))
+            return methods + reduced.encode()
+        constructor, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+        return methods + self._all(
+            constructor, arguments, state, list(items or ()), list(pairs or ())
+        )
 
     def _methods(self, kind: type) -> bytes:
         """Read what objects of a class do, down to classes that were installed."""
-        own = [base for base in kind.__mro__ if not _is_installed(base.__module__)]
-        found = {
+        classes = [base for base in kind.__mro__ if not _is_installed(base.__module__)]
+        methods = {
             f"{base.__qualname__}.{name}": value
-            for base in own
+            for base in classes
             for name, value in vars(base).items()
             if isinstance(value, types.FunctionType)
         }
-        return self._all(found)
+        return self._all(methods)
 
     def _function(self, function: types.FunctionType) -> bytes:
         cells = [_inside(cell) for cell in function.__closure__ or ()]
-        given = function.__code__, function.__defaults__, function.__kwdefaults__, tuple(cells)
+        content = function.__code__, function.__defaults__, function.__kwdefaults__, tuple(cells)
         if _is_installed(function.__module__):
-            return self._all(*given)
+            return self._all(*content)
         names = sorted(_names(function.__code__))
         read = {name: function.__globals__[name] for name in names if name in function.__globals__}
-        return self._all(*given, read)
+        return self._all(*content, read)
 
     def _code(self, code: types.CodeType) -> bytes:
         names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
@@ -173,7 +175,7 @@ class _Reader:
         return self._all(code.co_code, code.co_exceptiontable, code.co_consts, names, counts)
 
     def _all(self, *things: Any) -> bytes:
-        return b"".join(self.read(thing) for thing in things)
+        return b"".join(self.hash(thing) for thing in things)
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -202,7 +204,7 @@ def _inside(cell: types.CellType) -> Any:
 _MANIFEST = "calipers.json"
 _ROWS = re.compile(r"rows-(\d+)-(\d+)\.npz")
 # Of a run for each argument or input, and what a run that was killed had begun to write.
-_OWN = re.compile(r"(argument|input|pair)-\d+|(first|second)-look|\..*\.unfinished")
+_OTHER_FILES = re.compile(r"(argument|input|pair)-\d+|(first|second)-look|\..*\.unfinished")
 
 
 class Checkpoint:
@@ -233,7 +235,7 @@ class Checkpoint:
         there = os.listdir(self._folder) if self._folder.exists() else []
         if _MANIFEST in there:
             self._compare()
-        elif others := sorted(n for n in there if not _OWN.fullmatch(n)):
+        elif others := sorted(n for n in there if not _OTHER_FILES.fullmatch(n)):
             msg = (
                 f"checkpoint folder {name!r} holds {others[0]!r} and is not a checkpoint: "
                 "pass an empty or a new folder"
@@ -243,14 +245,14 @@ class Checkpoint:
     def _compare(self) -> None:
         name = str(self._folder)
         try:
-            found = json.loads((self._folder / _MANIFEST).read_text("utf-8"))
-            if not isinstance(found, dict):
+            manifest = json.loads((self._folder / _MANIFEST).read_text("utf-8"))
+            if not isinstance(manifest, dict):
                 raise ValueError
         except ValueError:
             msg = f"{_MANIFEST} in checkpoint folder {name!r} is damaged: delete the folder"
             raise ValueError(msg) from None
         for what, difference in DIFFERENCES.items():
-            if found.get(what) != self._manifest[what]:
+            if manifest.get(what) != self._manifest[what]:
                 msg = (
                     f"checkpoint folder {name!r} belongs to {difference}: pass a different "
                     "folder, or delete this one"
@@ -272,7 +274,7 @@ class Checkpoint:
                     os.replace(path, manifest)
         self._compare()
 
-    def save(self, first: int, outs: Outs) -> None:
+    def save(self, first: int, outs: Buffers) -> None:
         """Keep the results of rows from `first`."""
         with self._unfinished() as path:
             with open(path, "wb") as stream:
@@ -291,10 +293,10 @@ class Checkpoint:
     def spans(self) -> list[Span]:
         """Return the ranges of which there are files."""
         names = os.listdir(self._folder) if self._folder.exists() else []
-        found = (_ROWS.fullmatch(name) for name in names)
-        return sorted((int(m[1]), int(m[2])) for m in found if m)
+        matches = (_ROWS.fullmatch(name) for name in names)
+        return sorted((int(m[1]), int(m[2])) for m in matches if m)
 
-    def rows(self, span: Span, work: Work) -> Outs | None:
+    def rows(self, span: Span, work: Work) -> Buffers | None:
         """Return the results of a range, or None if its file is damaged."""
         first, last = span
         try:

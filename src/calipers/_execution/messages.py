@@ -9,13 +9,13 @@ from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from .._core.protocols import NDArray
-from .._derivatives.function import Problem, own_callable
+from .._derivatives.function import Problem, user_callable
 
-Outs = tuple[NDArray, ...]
+Buffers = tuple[NDArray, ...]
 
 
 Span = tuple[int, int]
-Part = tuple[int, Outs]  # from which row
+Part = tuple[int, Buffers]  # from which row
 
 
 class Work(Protocol):
@@ -31,11 +31,11 @@ class Work(Protocol):
         """How often f is called for a row, about."""
         ...
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         """Return arrays for the results of `count` rows."""
         ...
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Fill `outs` with the results of rows from `start`."""
         ...
 
@@ -73,7 +73,7 @@ def do_message(message: Message, span: Span) -> Part:
     return do(message.work(), span)
 
 
-def _do_here(work: Work, span: Span) -> Part:
+def _do_picklable(work: Work, span: Span) -> Part:
     """Do a range of work for another process, which is told what f raises in any case."""
     try:
         return do(work, span)
@@ -81,10 +81,10 @@ def _do_here(work: Work, span: Span) -> Part:
         if _survives(error):
             raise
         kind = type(error).__name__
-        told = RuntimeError(f"f raised {kind}, which cannot be sent between processes: {error}")
+        wrapped = RuntimeError(f"f raised {kind}, which cannot be sent between processes: {error}")
         for note in getattr(error, "__notes__", ()):
-            told.add_note(note)
-        raise told from error
+            wrapped.add_note(note)
+        raise wrapped from error
 
 
 def _survives(error: Exception) -> bool:
@@ -98,7 +98,7 @@ def _survives(error: Exception) -> bool:
 
 def do_file(path: str, span: Span) -> Part:
     """Do a range of work that is in a file."""
-    return _do_here(_read(path), span)
+    return _do_picklable(_read(path), span)
 
 
 @lru_cache(maxsize=1)
@@ -108,16 +108,16 @@ def _read(path: str) -> Work:
     return work
 
 
-_kept: dict[str, Message] = {}  # the last one
+_cached_messages: dict[str, Message] = {}  # the last one
 
 
-def do_known(key: str, span: Span, message: Message | None = None) -> Part | None:
+def do_cached(key: str, span: Span, message: Message | None = None) -> Part | None:
     """Do a range of work that this process was sent, now or before; None if it was not."""
-    if message is not None and key not in _kept:
-        _kept.clear()
-        _kept[key] = message
-    known = _kept.get(key)
-    return None if known is None else _do_here(known.work(), span)
+    if message is not None and key not in _cached_messages:
+        _cached_messages.clear()
+        _cached_messages[key] = message
+    cached = _cached_messages.get(key)
+    return None if cached is None else _do_picklable(cached.work(), span)
 
 
 def pickled(work: Work, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
@@ -141,7 +141,7 @@ def _culprit(problem: Problem, dumps: Callable[[Any], bytes]) -> tuple[str, str]
     for name, argument in named:
         if not _is_picklable(argument, dumps):
             return f"{name}, a {type(argument).__name__},", "pass one that can be pickled"
-    f: Any = own_callable(problem.f)
+    f: Any = user_callable(problem.f)
     name = getattr(f, "__qualname__", type(f).__qualname__)
     way = "define it at the top level of a module"
     if dumps is not pickle.dumps:  # by value, and with all that it refers to

@@ -15,8 +15,8 @@ from .._core.protocols import NDArray
 from .._core.threads import first_result, get_num_threads
 from .._derivatives.compiled import Native
 from .checkpoint import Checkpoint, missing
-from .messages import Outs, Span, Work
-from .workers import Store, anew, opened
+from .messages import Buffers, Span, Work
+from .workers import StoreRows, open_pool, replacement_pool
 
 
 class Progress:
@@ -56,7 +56,7 @@ class Progress:
             self._shown.close()
 
 
-class _Line:
+class _TextBar:
     """A line on stderr that is written anew."""
 
     _written = 0
@@ -74,7 +74,7 @@ class _Line:
             print(file=sys.stderr)
 
 
-class _Bar:
+class _TqdmBar:
     """A bar of tqdm, which knows how to estimate."""
 
     def __init__(self, tqdm: Callable[..., Any]) -> None:
@@ -96,12 +96,12 @@ class _Bar:
             self._bar.close()
 
 
-def _shown() -> "_Line | _Bar":
+def _shown() -> "_TextBar | _TqdmBar":
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        return _Line()
-    return _Bar(tqdm)
+        return _TextBar()
+    return _TqdmBar(tqdm)
 
 
 def duration(seconds: float) -> str:
@@ -114,15 +114,17 @@ def duration(seconds: float) -> str:
 
 
 # Below this, waking another thread costs more than it saves.
-WORTH_SHARING = 150e-6
+WORTH_SHARING_SECONDS = 150e-6
 _TASKS_PER_WORKER = 4
 _PACED_RUNS = 3
-_LONG = 2e-3
-_LATE = 50e-6  # that another thread takes to begin, and to be heard of when it has done
-_TIMED = 50e-6  # what is shorter is mostly the cost of a call
+_LONG_TASK_SECONDS = 2e-3
+_THREAD_START_SECONDS = (
+    50e-6  # that another thread takes to begin, and to be heard of when it has done
+)
+_MEASURABLE_SECONDS = 50e-6  # what is shorter is mostly the cost of a call
 
-_SHORTEST_TASK = 10e-3  # seconds: to send one to another machine takes about a millisecond
-_LONGEST_TASK = 1.0  # seconds: what a lost worker costs, and how often progress is heard of
+_SHORTEST_TASK_SECONDS = 10e-3  # seconds: to send one to another machine takes about a millisecond
+_LONGEST_TASK_SECONDS = 1.0  # seconds: what a lost worker costs, and how often progress is heard of
 _LARGEST_TASK = 1 << 26  # bytes of results that are on their way at a time
 
 
@@ -138,7 +140,7 @@ class Pace:
 
         A run may compile, and one more may be disturbed.
         """
-        return self.runs >= _PACED_RUNS and self.seconds * count > WORTH_SHARING
+        return self.runs >= _PACED_RUNS and self.seconds * count > WORTH_SHARING_SECONDS
 
 
 def run(
@@ -149,7 +151,7 @@ def run(
     pace: Pace | None = None,
     start: int = 0,
     checkpoint: Checkpoint | None = None,
-) -> Outs:
+) -> Buffers:
     """
     Return the results of `work` along `count` coordinates from `start`.
 
@@ -161,11 +163,11 @@ def run(
         progress = False
     outs = work.results(count)
     if workers is None and not progress and checkpoint is None:
-        _alone(work, start, outs, pace)
+        _without_workers(work, start, outs, pace)
         return outs
 
-    def store(first: int, found: Outs) -> None:
-        for out, values in zip(outs, found, strict=True):
+    def store(first: int, results: Buffers) -> None:
+        for out, values in zip(outs, results, strict=True):
             out[first : first + len(values)] = values
 
     report = progress if part and progress else Progress(progress, count)
@@ -180,7 +182,7 @@ def run(
 def run_parts(
     work: Work,
     count: int,
-    store: Store,
+    store: StoreRows,
     workers: Any,
     report: Progress,
     checkpoint: Checkpoint | None = None,
@@ -195,21 +197,21 @@ def run_parts(
     _begin(work)
     done = np.zeros(count, bool) if wanted is None else ~wanted
 
-    def stored(first: int, found: Outs, held: bool = False) -> None:
-        stop = first + len(found[0])
+    def stored(first: int, results: Buffers, held: bool = False) -> None:
+        stop = first + len(results[0])
         if checkpoint is not None and not held:
-            checkpoint.save(first, found)
-        store(first, found)
+            checkpoint.save(first, results)
+        store(first, results)
         done[first:stop] = True
         report.add(stop - first, held)
 
     if checkpoint is not None:
         checkpoint.require_same(work, count)
         for first, last in checkpoint.spans():
-            if done[first:last].all() or (found := checkpoint.rows((first, last), work)) is None:
+            if done[first:last].all() or (loaded := checkpoint.rows((first, last), work)) is None:
                 continue
             for begin, end in list(missing(done[first:last])):
-                stored(first + begin, tuple(out[begin:end] for out in found), held=True)
+                stored(first + begin, tuple(out[begin:end] for out in loaded), held=True)
     if done.all():
         return
     if workers is None:
@@ -219,8 +221,8 @@ def run_parts(
         _one_by_one(work, start, list(missing(done)), stored, count if heard else None)
         return
 
-    def ask(workers: Any) -> None:
-        with opened(work, workers) as pool:
+    def submit(workers: Any) -> None:
+        with open_pool(work, workers) as pool:
             if checkpoint is not None:  # now that the work could be sent
                 checkpoint.begin()
             left = count - int(np.count_nonzero(done))
@@ -230,32 +232,33 @@ def run_parts(
                 for begin, last in list(missing(done))
                 for first in range(begin, last, rows)
             )
-            pool.each(spans, lambda first, found: stored(first - start, found))
+            pool.each(spans, lambda first, results: stored(first - start, results))
 
     try:
         try:
-            ask(workers)
+            submit(workers)
         except BrokenExecutor as error:
-            with anew(workers) as pool:
+            with replacement_pool(workers) as pool:
                 if pool is None:
                     raise
-                told = f"a process of the pool was lost ({error!r}): the others continue"
-                warn(told, RuntimeWarning)
-                ask(pool)
+                message = f"a process of the pool was lost ({error!r}): the others continue"
+                warn(message, RuntimeWarning)
+                submit(pool)
     except BrokenExecutor as error:
-        kept = (
+        advice = (
             "finished columns are in checkpoint="
             if checkpoint
             else "checkpoint= keeps finished columns"
         )
         msg = (
-            f"a worker of the pool was lost ({error!r}), and columns {_told(done)} are "
-            f"missing: make a new pool and call again; {kept}"
+            f"a worker of the pool was lost ({error!r}), and columns {_missing_ranges(done)} are "
+            f"missing: make a new pool and call again; {advice}"
         )
         raise type(error)(msg) from error
     if not done.all():
         msg = (
-            f"workers returned no results for columns {_told(done)}: a map must return all of them"
+            f"workers returned no results for columns {_missing_ranges(done)}: "
+            "a map must return all of them"
         )
         raise RuntimeError(msg)
 
@@ -265,7 +268,7 @@ def _begin(work: Work) -> None:
         work.problem.native.begin()
 
 
-def _told(done: NDArray) -> str:
+def _missing_ranges(done: NDArray) -> str:
     spans = [f"{a}" if b == a + 1 else f"{a} to {b - 1}" for a, b in missing(done)]
     more = f" and {len(spans) - 5} more ranges" if len(spans) > 5 else ""
     return ", ".join(spans[:5]) + more
@@ -275,7 +278,9 @@ def _seconds(work: Work) -> float:
     """Return about what a row takes where f is called by itself."""
     problem = work.problem
     seconds = problem.seconds
-    if problem.native is not None and seconds > _SHORTEST_TASK:  # that call may have compiled f
+    if (
+        problem.native is not None and seconds > _SHORTEST_TASK_SECONDS
+    ):  # that call may have compiled f
         began = time.perf_counter()
         problem.call(problem.x.copy())
         seconds = min(seconds, time.perf_counter() - began)
@@ -290,8 +295,8 @@ def task_rows(work: Work, count: int, workers: int, seconds: float) -> int:
     """
     rows = -(-count // (workers * _TASKS_PER_WORKER))
     seconds = max(seconds, 1e-9)
-    shortest = min(math.ceil(_SHORTEST_TASK / seconds), -(-count // _TASKS_PER_WORKER))
-    rows = max(shortest, min(rows, int(_LONGEST_TASK / seconds)))
+    shortest = min(math.ceil(_SHORTEST_TASK_SECONDS / seconds), -(-count // _TASKS_PER_WORKER))
+    rows = max(shortest, min(rows, int(_LONGEST_TASK_SECONDS / seconds)))
     return max(1, min(rows, _rows_at_a_time(work)))
 
 
@@ -301,7 +306,9 @@ def _rows_at_a_time(work: Work) -> int:
     return max(1, _LARGEST_TASK // max(1, row))
 
 
-def _one_by_one(work: Work, start: int, spans: list[Span], store: Store, count: int | None) -> None:
+def _one_by_one(
+    work: Work, start: int, spans: list[Span], store: StoreRows, count: int | None
+) -> None:
     """
     Do spans in this thread.
 
@@ -316,22 +323,22 @@ def _one_by_one(work: Work, start: int, spans: list[Span], store: Store, count: 
                 rows = task_rows(work, count, 1, seconds)
             stop = min(first + rows, last)
             outs = work.results(stop - first)
-            _alone(work, start + first, outs, None)
+            _without_workers(work, start + first, outs, None)
             store(first, outs)
             seconds = (time.perf_counter() - began) / (stop - first)
             first = stop
 
 
-def _alone(work: Work, start: int, outs: Outs, pace: Pace | None) -> None:
+def _without_workers(work: Work, start: int, outs: Buffers, pace: Pace | None) -> None:
     """Do rows without workers: compiled ones in threads."""
     native = work.problem.native
-    if native is None or (pace is not None and pace.seconds * len(outs[0]) < WORTH_SHARING):
+    if native is None or (pace is not None and pace.seconds * len(outs[0]) < WORTH_SHARING_SECONDS):
         work(start, outs)
     else:
         _by_threads(work, start, outs, native, pace or Pace())
 
 
-def _by_threads(work: Work, origin: int, outs: Outs, native: Native, pace: Pace) -> None:
+def _by_threads(work: Work, origin: int, outs: Buffers, native: Native, pace: Pace) -> None:
     """
     Time more and more columns, and wake other threads if the rest is worth it.
 
@@ -353,18 +360,18 @@ def _by_threads(work: Work, origin: int, outs: Outs, native: Native, pace: Pace)
         estimate = spent / (last - done)
         done, size = last, 4 * size
         pace.runs += 1
-        if spent > _TIMED or estimate * (count - done) < WORTH_SHARING:
+        if spent > _MEASURABLE_SECONDS or estimate * (count - done) < WORTH_SHARING_SECONDS:
             break
     left = count - done
-    worth = several and left > 1 and estimate * left >= WORTH_SHARING
+    worth = several and left > 1 and estimate * left >= WORTH_SHARING_SECONDS
     if not worth or (threads := native.threads) == 1:
         if left:
             timed(done, count)
         return
     # A thread that comes back for more waits for the interpreter: one task each, if they are short.
-    parts = min(max(1, int(estimate * left / (threads * _LONG))), _TASKS_PER_WORKER)
+    parts = min(max(1, int(estimate * left / (threads * _LONG_TASK_SECONDS))), _TASKS_PER_WORKER)
     # This thread begins before the others: if each has one task, its own is longer.
-    late = min(_LATE / estimate, left / 2) if parts == 1 else 0.0
+    late = min(_THREAD_START_SECONDS / estimate, left / 2) if parts == 1 else 0.0
     tasks = threads * parts
     step = math.ceil((left - late) / tasks)
     starts = [done, *range(done + max(1, left - (tasks - 1) * step), count, step), count]

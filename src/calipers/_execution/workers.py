@@ -19,23 +19,23 @@ import numpy as np
 
 from .._core.threads import get_num_threads, submitted, threads
 from .messages import (
+    Buffers,
     Message,
-    Outs,
     Part,
     Span,
     Work,
+    do_cached,
     do_file,
-    do_known,
     do_message,
     pickled,
     task_of,
 )
 
-Store = Callable[[int, Outs], None]
+StoreRows = Callable[[int, Buffers], None]
 
 _RETRIES = 3  # of a range whose future was lost: more says that the cluster cannot keep it
-_QUEUED = 1000  # tasks that a cluster sees at a time: it may grow with what waits
-_PATIENCE = 1.0  # seconds without a result after which processes are looked at
+_CLUSTER_QUEUE_TASKS = 1000  # tasks that a cluster sees at a time: it may grow with what waits
+_POLL_SECONDS = 1.0  # seconds without a result after which processes are looked at
 
 
 class Pool(Protocol):
@@ -46,16 +46,16 @@ class Pool(Protocol):
         """How many ranges are done at the same time."""
         ...
 
-    def each(self, spans: Iterable[Span], store: Store) -> None:
+    def each(self, spans: Iterable[Span], store: StoreRows) -> None:
         """Have ranges done, and store each as soon as it is."""
         ...
 
 
 @contextmanager
-def opened(work: Work, workers: Any) -> Iterator[Pool]:
+def open_pool(work: Work, workers: Any) -> Iterator[Pool]:
     """Give workers the work; what is left of it with them is taken back at the end."""
     _require_open(workers)
-    workers = _asked_by_itself(workers)
+    workers = _underlying_pool(workers)
     is_class = isinstance(workers, type) and hasattr(workers, "map")  # and not one of its objects
     if isinstance(workers, (int, np.integer)) and not isinstance(workers, bool):
         if workers < 1:
@@ -76,7 +76,7 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
         number = _number(workers)
         if _is_a("thread.ThreadPoolExecutor", workers):
             yield _Threads(number, workers, _task_of_threads(work))
-        elif workers.submit(_place).result() == _place():
+        elif workers.submit(_process_identity).result() == _process_identity():
             yield _Futures(number, workers, task_of(work))
         else:
             yield _Remote(work, workers, number)
@@ -95,9 +95,9 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
 
 
 @contextmanager
-def anew(workers: Any) -> Iterator[Any]:
+def replacement_pool(workers: Any) -> Iterator[Any]:
     """Give a pool for what the caller's one lost; None if it cannot be had."""
-    broken = _asked_by_itself(workers)
+    broken = _underlying_pool(workers)
     if not _is_a("process.ProcessPoolExecutor", broken):
         # A multiprocessing.Pool puts another process in the place of one that ended.
         yield broken if _is_process_pool(broken) else None
@@ -130,7 +130,7 @@ def _require_open(workers: Any) -> None:
         raise RuntimeError(msg)
 
 
-def _asked_by_itself(workers: Any) -> Any:
+def _underlying_pool(workers: Any) -> Any:
     """Return the pool whose map was given, if we know a better way to ask it, or else its map."""
     owner = getattr(workers, "__self__", None)
     if getattr(workers, "__name__", None) in ("map", "imap", "imap_unordered") and (
@@ -145,12 +145,12 @@ def _number(executor: Executor) -> int:
     return getattr(executor, "_max_workers", None) or get_num_threads()
 
 
-def _place() -> tuple[int, str]:
+def _process_identity() -> tuple[int, str]:
     """Return what no two processes share, wherever they run."""
-    return os.getpid(), _PLACE
+    return os.getpid(), _IMPORT_ID
 
 
-_PLACE = uuid.uuid4().hex
+_IMPORT_ID = uuid.uuid4().hex
 
 
 def _is_process_pool(pool: Any) -> bool:
@@ -186,13 +186,13 @@ class _Futures:
         self.number = number
         self._executor, self._task = executor, task
 
-    def ask(self, span: Span, tries: int) -> Any:
+    def submit(self, span: Span, tries: int) -> Any:
         """Return the future of a range that has been lost so many times."""
         return self._executor.submit(self._task, span)
 
-    def together(self, known: bool) -> int:
+    def max_pending(self, has_result: bool) -> int:
         """Return how many tasks are out at a time, before and after the first result."""
-        return (2 if known else 1) * self.number
+        return (2 if has_result else 1) * self.number
 
     def wait(self, finished: "SimpleQueue[Any]") -> Any:
         """Return the next future that is done."""
@@ -203,28 +203,28 @@ class _Futures:
         for future in futures:
             future.cancel()
 
-    def each(self, spans: Iterable[Span], store: Store) -> None:
+    def each(self, spans: Iterable[Span], store: StoreRows) -> None:
         finished: SimpleQueue[Any] = SimpleQueue()
-        waiting, out, known = iter(spans), dict[Any, tuple[Span, int]](), False
+        waiting, out, has_result = iter(spans), dict[Any, tuple[Span, int]](), False
 
-        def ask(span: Span, tries: int) -> None:
-            future = self.ask(span, tries)
+        def submit(span: Span, tries: int) -> None:
+            future = self.submit(span, tries)
             out[future] = span, tries
             future.add_done_callback(finished.put)
 
         try:
             while True:
-                for span in islice(waiting, max(0, self.together(known) - len(out))):
-                    ask(span, 0)
+                for span in islice(waiting, max(0, self.max_pending(has_result) - len(out))):
+                    submit(span, 0)
                 if not out:
                     return
                 future = self.wait(finished)
                 result, (span, tries) = self._result(future, *out[future]), out.pop(future)
                 self.drop([future])
                 if result is None:
-                    ask(span, tries + 1)
+                    submit(span, tries + 1)
                 else:
-                    known = True
+                    has_result = True
                     store(*result)
         finally:
             self.drop(list(out))
@@ -257,7 +257,7 @@ def _task_of_threads(work: Work) -> Callable[[Span], Part]:
 class _Threads(_Futures):
     """Threads, which see what is set for the caller alone, as by numpy.errstate."""
 
-    def ask(self, span: Span, tries: int) -> Any:
+    def submit(self, span: Span, tries: int) -> Any:
         return submitted(self._executor, copy_context().run, self._task, span)
 
 
@@ -271,10 +271,10 @@ class _Remote(_Futures):
 
     def __init__(self, work: Work, executor: Executor, number: int) -> None:
         self._key = uuid.uuid4().hex
-        super().__init__(number, executor, partial(do_known, self._key))
+        super().__init__(number, executor, partial(do_cached, self._key))
         self._message, self._sent = Message(pickled(work)), 0
 
-    def ask(self, span: Span, tries: int) -> Any:
+    def submit(self, span: Span, tries: int) -> Any:
         carries = tries > 0 or self._sent < self.number
         self._sent += carries
         arguments = (span, self._message) if carries else (span,)
@@ -305,10 +305,10 @@ class _Cluster(_Futures):
     def _scattered(self) -> Any:
         return self._client.scatter(self._message, broadcast=True, hash=False)
 
-    def together(self, known: bool) -> int:
-        return max(_QUEUED, 2 * self.number)
+    def max_pending(self, has_result: bool) -> int:
+        return max(_CLUSTER_QUEUE_TASKS, 2 * self.number)
 
-    def ask(self, span: Span, tries: int) -> Any:
+    def submit(self, span: Span, tries: int) -> Any:
         if self._held.status != "finished":  # all workers that had it are lost
             self._held = self._scattered()
         return self._client.submit(do_message, self._held, span, key=f"calipers-{uuid.uuid4().hex}")
@@ -355,7 +355,7 @@ class _Map:
         self.number = get_num_threads()
         self._map, self._task = call, task
 
-    def each(self, spans: Iterable[Span], store: Store) -> None:
+    def each(self, spans: Iterable[Span], store: StoreRows) -> None:
         parts = self._map(self._task, list(spans))
         try:
             waiting = iter(parts)
@@ -384,7 +384,7 @@ class _Processes(_Futures):
         self._pool: Any = pool
         self._before = self._ids()
 
-    def ask(self, span: Span, tries: int) -> Any:
+    def submit(self, span: Span, tries: int) -> Any:
         future: Future[Part] = Future()
         future.set_running_or_notify_cancel()  # the pool would trip over one that was cancelled
         self._pool.apply_async(self._task, (span,), {}, future.set_result, future.set_exception)
@@ -393,7 +393,7 @@ class _Processes(_Futures):
     def wait(self, finished: "SimpleQueue[Any]") -> Any:
         while True:
             try:
-                return finished.get(timeout=_PATIENCE)
+                return finished.get(timeout=_POLL_SECONDS)
             except Empty:
                 ends_them_itself = self._pool._maxtasksperchild is not None
                 if self._ids() == self._before or ends_them_itself:

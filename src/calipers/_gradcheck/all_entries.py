@@ -9,7 +9,7 @@ import numpy as np
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._derivatives.fixed_step_error import SLOPE_CALLS
-from .._execution.run import WORTH_SHARING
+from .._execution.run import WORTH_SHARING_SECONDS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
 from .columns import Jacobian, Products, Pulled, Sizes, select_columns
 from .entry_rules import INCONCLUSIVE, PASS, VERDICTS, Rule, rounding_of
@@ -311,7 +311,7 @@ def _refine_here(differences: FiniteDifferences, columns: NDArray) -> tuple[NDAr
         second.at(columns[first:last], tuple(array[first:last] for array in refined))
 
     seconds = count * second.calls * differences.subject.seconds  # at most
-    threads = differences.threads if seconds > WORTH_SHARING else 1
+    threads = differences.threads if seconds > WORTH_SHARING_SECONDS else 1
     in_parts(refine, range(0, count, -(-count // threads)), count)
     return refined
 

@@ -12,7 +12,7 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.fixed_step import aligned
 from .._derivatives.function import REAL, WIRTINGER, Problem
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 from .._execution.run import run
 from .._kernels.gradcheck import AT_POINTS
 from .analytic import AnalyticDerivative
@@ -60,11 +60,11 @@ class _Filling:
     def problem(self) -> Problem:
         return self.loop.problem
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         """Return arrays with one item per row, as `run` needs: `rows` stores the results."""
         return (np.empty(count, np.int8),)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         self.rows.fill(start, start + len(outs[0]), self.loop.store)
 
 
@@ -208,6 +208,6 @@ def _compiled(d: AnalyticDerivative, length: float) -> _Loop | None:
         WIRTINGER if source.dtype.kind == "c" else REAL,
         False,
         taken if fills else None,
-        known=np.zeros(taken.shape, taken.dtype),
+        base_value=np.zeros(taken.shape, taken.dtype),
     )
     return None if problem.native is None else _Loop(problem, length)

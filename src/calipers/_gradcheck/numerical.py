@@ -10,9 +10,15 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import Ladders
-from .._derivatives.directions import along, slopes_along
-from .._derivatives.fixed_step_error import SLOPE_CALLS, ComplexSteps, Repeated, Slopes, slopes_of
+from .._derivatives.adaptive import ExtrapolatedColumns
+from .._derivatives.directions import jacobian_vector_product, slopes_along
+from .._derivatives.fixed_step_error import (
+    SLOPE_CALLS,
+    ComplexSteps,
+    RepeatedSteps,
+    Slopes,
+    slopes_of,
+)
 from .._derivatives.function import Problem
 from .._derivatives.precision import in_its_format, in_the_format_of_x
 from .._derivatives.steps import (
@@ -27,7 +33,7 @@ from .._derivatives.steps import (
 from .._execution.checkpoint import Checkpoint
 from .._execution.messages import Work
 from .._execution.run import Progress, run, run_parts
-from .._execution.workers import Store
+from .._execution.workers import StoreRows
 from .._kernels.ladder import NATURAL_LENGTH
 from .entry_rules import Rule, rounding_of
 from .flatten import Segment
@@ -62,7 +68,7 @@ class FiniteDifferences:
     part: Segment
     problem: Problem
     coarse: Steps
-    exact: Ladders | Repeated | ComplexSteps  # estimates its errors
+    exact: ExtrapolatedColumns | RepeatedSteps | ComplexSteps  # estimates its errors
     policy: ExecutionPolicy
     small: NDArray  # columns whose x is below the natural step size
     user_step: bool = False  # whether the caller passed step=
@@ -75,7 +81,7 @@ class FiniteDifferences:
 
     def in_the_format_of_x(self) -> Steps | None:
         """Return steps for the format that f rounds its input to, or None; evaluates f."""
-        if not isinstance(self.exact, Ladders) or self.coarse.narrow:
+        if not isinstance(self.exact, ExtrapolatedColumns) or self.coarse.narrow:
             return None
         # The test stays within the steps that the caller passed.
         steps = in_the_format_of_x(self.exact.problem, self.exact.steps)
@@ -134,7 +140,7 @@ class FiniteDifferences:
 
     def shorter(self, states: NDArray, lengths: NDArray) -> NDArray:
         """Return True where extrapolation, which measures noise, used steps below some lengths."""
-        return np.asarray(isinstance(self.exact, Ladders) & (states["step"] < lengths))
+        return np.asarray(isinstance(self.exact, ExtrapolatedColumns) & (states["step"] < lengths))
 
     def below(
         self,
@@ -162,8 +168,12 @@ class FiniteDifferences:
         return self.below(slopes, states[chosen], (k, rows), which)
 
     @cached_property
-    def _others(self) -> Ladders | None:
-        return self.exact.by_other_steps() if isinstance(self.exact, Ladders) else None
+    def _others(self) -> ExtrapolatedColumns | None:
+        return (
+            self.exact.with_interleaved_steps()
+            if isinstance(self.exact, ExtrapolatedColumns)
+            else None
+        )
 
     def errors_by_other_steps(
         self,
@@ -202,7 +212,7 @@ class FiniteDifferences:
         whole = np.broadcast_to(lengths, (self.problem.coordinates,))
         return np.ascontiguousarray(self.coarse.factor * whole)
 
-    def run_pass(self, work: Work, name: str, wanted: NDArray, store: Store) -> None:
+    def run_pass(self, work: Work, name: str, wanted: NDArray, store: StoreRows) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""
         way = self.policy
         report = Progress(False, 0) if way.report is None else way.report
@@ -222,8 +232,8 @@ class FiniteDifferences:
         with ExitStack() as stack:
             for problem in {id(p): p for p in (exact.problem, self.problem)}.values():
                 stack.enter_context(self._counted(problem))
-            if isinstance(exact, Ladders):
-                return along(exact.problem, v, exact.steps, joint=True)
+            if isinstance(exact, ExtrapolatedColumns):
+                return jacobian_vector_product(exact.problem, v, exact.steps, joint=True)
             return exact.along(v)
 
     def slopes_along(self, v: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
@@ -277,16 +287,18 @@ def plan_differences(
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
     coarse = replace(coarse, narrow=steps.narrow)
     small = _small(problem, steps.eps) & (step is None and scale is None)
-    exact: Ladders | Repeated | ComplexSteps
+    exact: ExtrapolatedColumns | RepeatedSteps | ComplexSteps
     if method == COMPLEX_STEP:
         real = _planned(subject, problem, ADAPTIVE, step, scale, bounds, steps.eps)
-        exact = ComplexSteps(Repeated(inner, steps), Ladders(problem, real), coarse)
+        exact = ComplexSteps(
+            RepeatedSteps(inner, steps), ExtrapolatedColumns(problem, real), coarse
+        )
     elif method != ADAPTIVE:
-        exact = Repeated(inner, steps)
+        exact = RepeatedSteps(inner, steps)
     elif isinstance(subject.f, NumericalGradient):
         exact = subject.f.ladders(inner, steps, subject.noise, subject.arguments(), subject.kwargs)
     else:
-        exact = Ladders(inner, steps)
+        exact = ExtrapolatedColumns(inner, steps)
     return FiniteDifferences(
         subject, part, problem, coarse, exact, policy, small, length is not None
     )

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import Ladders
+from .._derivatives.adaptive import ExtrapolatedColumns
 from .._derivatives.function import Problem
-from .._derivatives.hessian import Pairs, pairs_of
+from .._derivatives.hessian import MixedDifferences, mixed_differences
 from .._derivatives.options import Options
-from .._derivatives.solve import Found, arranged, find, pose, steps_of
+from .._derivatives.solve import RowResults, differentiate_dense, prepare, shaped, steps_of
 from .._derivatives.steps import Steps
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class NumericalGradient:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the gradient."""
         problem, result = self._solve(args, kwargs)
-        return arranged(problem, result.rows).reshape(problem.x.shape)
+        return shaped(problem, result.rows).reshape(problem.x.shape)
 
     def noise(self, args: list[Any], kwargs: dict[str, Any]) -> NDArray:
         """Return the estimated errors of the gradient."""
@@ -47,23 +47,23 @@ class NumericalGradient:
         return MixedLadders(
             problem,
             steps,
-            pairs_of(gradient_problem, steps_of(gradient_problem, self.options)),
+            mixed_differences(gradient_problem, steps_of(gradient_problem, self.options)),
             noise,
         )
 
-    def _solve(self, args: Any, kwargs: dict[str, Any]) -> tuple[Problem, Found]:
+    def _solve(self, args: Any, kwargs: dict[str, Any]) -> tuple[Problem, RowResults]:
         problem = self._problem(args, kwargs)
-        return problem, find(problem, steps_of(problem, self.options), self.options)
+        return problem, differentiate_dense(problem, steps_of(problem, self.options), self.options)
 
     def _problem(self, args: Any, kwargs: dict[str, Any]) -> Problem:
         k = self.position
         others = (*args[:k], *args[k + 1 :])
         options = replace(self.options, args=others, argnums=k, kwargs=kwargs)
-        return pose(self.f, args[k], options)
+        return prepare(self.f, args[k], options)
 
 
 @dataclass(frozen=True)
-class MixedLadders(Ladders):
+class MixedLadders(ExtrapolatedColumns):
     """
     Rows of a Hessian: differences of a numerical gradient, or mixed ones if their error is less.
 
@@ -71,10 +71,10 @@ class MixedLadders(Ladders):
     than there is, or like none.
     """
 
-    pairs: Pairs
+    pairs: MixedDifferences
     noise: NDArray  # of the gradient at x
 
-    def at(self, columns: NDArray, outs: Outs) -> None:
+    def at(self, columns: NDArray, outs: Buffers) -> None:
         """Fill `outs` with the derivatives along some coordinates."""
         super().at(columns, outs)
         values, errors, states = outs

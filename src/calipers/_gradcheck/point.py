@@ -321,12 +321,12 @@ class FunctionAtPoint:
         rest = before, x, after, named, mode
         if together is not None:
             f, y = together
-            result = Problem(f, *rest, False, batched=True, paired=paired, known=y)
+            result = Problem(f, *rest, False, batched=True, paired=paired, base_value=y)
             result.batch_bytes = _BATCH_BYTES
-            result.rows_are_apart = True  # as `base_in_batches` has checked
+            result.has_independent_rows = True  # as `base_in_batches` has checked
         else:
             scalar = part.position in self.scalars
-            result = Problem(f, *rest, scalar, out_like, paired=paired, known=y)
+            result = Problem(f, *rest, scalar, out_like, paired=paired, base_value=y)
         result.seconds = self.seconds
         return result
 

@@ -7,12 +7,18 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import Ladders
-from .._derivatives.fixed_step import Evaluator, blame
-from .._derivatives.fixed_step_error import SLOPE_CALLS, ComplexSteps, Repeated, Slopes, slopes_of
+from .._derivatives.adaptive import ExtrapolatedColumns
+from .._derivatives.fixed_step import Evaluator, note_coordinate
+from .._derivatives.fixed_step_error import (
+    SLOPE_CALLS,
+    ComplexSteps,
+    RepeatedSteps,
+    Slopes,
+    slopes_of,
+)
 from .._derivatives.function import Problem
 from .._derivatives.steps import Steps
-from .._execution.messages import Outs
+from .._execution.messages import Buffers
 from .._kernels.differences import FIXED
 from .._kernels.gradcheck import AT_POINTS
 from .entry_rules import POSITIONS
@@ -46,7 +52,7 @@ class Refinement:
     """Values of f near x, slopes, and derivatives that know their errors, of columns."""
 
     slopes: Slopes
-    exact: Ladders | Repeated | ComplexSteps
+    exact: ExtrapolatedColumns | RepeatedSteps | ComplexSteps
     coarse: Steps
     lengths: NDArray  # of the coarse steps
 
@@ -58,18 +64,18 @@ class Refinement:
     def calls(self) -> float:
         return self.exact.calls + VALUES + SLOPE_CALLS * SOME.count
 
-    def results(self, count: int) -> Outs:
+    def results(self, count: int) -> Buffers:
         size = self.problem.base.size
         values = np.empty((count, len(POSITIONS), size)), np.empty(count, np.int64)
         slopes = np.empty((count, size)), np.empty((count, size))
         below = np.empty((count, 2, SOME.count, size)), np.empty(count, np.int64)
         return (*self.exact.results(count), *values, *slopes, *below)
 
-    def __call__(self, start: int, outs: Outs) -> None:
+    def __call__(self, start: int, outs: Buffers) -> None:
         """Look at columns from `start`; see `at`."""
         self.at(np.arange(start, start + len(outs[0])), outs)
 
-    def at(self, columns: NDArray, outs: Outs) -> None:
+    def at(self, columns: NDArray, outs: Buffers) -> None:
         """
         Look at columns.
 
@@ -111,7 +117,7 @@ class Refinement:
         count, problem = len(columns), self.problem
         slopes = np.full((count, 2, which.count, problem.base.size), np.nan)
         calls = np.zeros(count, np.int64)
-        if not isinstance(self.exact, Ladders):
+        if not isinstance(self.exact, ExtrapolatedColumns):
             return slopes, calls
         for row, steps in enumerate(which.steps(self.coarse.eps, states)):
             lengths = np.zeros(problem.coordinates)
@@ -124,7 +130,7 @@ class Refinement:
         return slopes, calls
 
     def _limits(self, columns: NDArray) -> tuple[Any, Any]:
-        steps = self.slopes.sides[0].steps
+        steps = self.slopes.differences[0].steps
         return (steps.lows[columns], steps.highs[columns]) if steps.lows.size else (-np.inf, np.inf)
 
     def _values(self, numbers: NDArray, points: NDArray) -> NDArray:
@@ -141,6 +147,6 @@ class Refinement:
             problem.native.entry(AT_POINTS)(problem.native.form, *arguments, values, reached)
         except Exception as error:
             step = float(points[reached[0]] - as_real_vector(problem.x)[numbers[reached[0]]])
-            blame(error, problem, numbers[reached[0]], step)
+            note_coordinate(error, problem, numbers[reached[0]], step)
             raise
         return values

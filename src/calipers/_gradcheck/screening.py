@@ -9,10 +9,10 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._derivatives.fixed_step import aligned, blame, lost_step, perturbation, runs
+from .._derivatives.fixed_step import aligned, lost_step, note_coordinate, perturbation, runs
 from .._derivatives.fixed_step_error import Slopes
 from .._derivatives.function import Problem
-from .._execution.run import WORTH_SHARING, run
+from .._execution.run import WORTH_SHARING_SECONDS, run
 from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.gradcheck import DOUBTS, RESOLVE, SCREEN, SCREEN_COLUMNS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, ColumnCriteria
@@ -300,7 +300,7 @@ class _CompiledScreen(_ColumnScreen):
         self._status = np.empty(count, np.int8)
         self._where = x, as_real_vector(problem.x)
         self._jvp_buffers = jvp_buffers
-        right, left = (work.steps.rule for work in differences.slopes.sides)
+        right, left = (work.steps.rule for work in differences.slopes.differences)
         tables = np.empty((4, 2, 3, 1, count))
         scratch = like, values, self.by_row, self._stretches
         self._fixed = right, left, differences.far, tables, problem.base, *scratch
@@ -320,7 +320,7 @@ class _CompiledScreen(_ColumnScreen):
             lost = self._kernel(*where, start, *self._fixed, *rule, marks, *needs, status, counters)
         except Exception as error:
             step = perturbation(screening.problem, *self._where, counters[0])
-            blame(error, screening.problem, counters[0], step)
+            note_coordinate(error, screening.problem, counters[0], step)
             raise
         if lost >= 0:
             raise lost_step(screening.problem, lost)
@@ -360,7 +360,7 @@ def _screen_by_policy(screening: Screening, start: int, count: int) -> NDArray:
     differences = screening.differences
     seconds = 2 * count * differences.subject.seconds  # at most: a compiled loop takes less
     concurrent = all(j.concurrent for j in screening.jacobians.values())
-    if differences.policy.is_local and concurrent and seconds > WORTH_SHARING:
+    if differences.policy.is_local and concurrent and seconds > WORTH_SHARING_SECONDS:
         return run(screening, count, start=start)[0]
     (marks,) = screening.results(count)
     if differences.policy.is_local:
