@@ -1,4 +1,4 @@
-"""What is done of a long run, in a folder, so that the next run goes on from there."""
+"""Checkpoints: folders of finished rows from which an interrupted run resumes."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ from .._core.protocols import NDArray
 from .._derivatives.function import Problem
 from .messages import Buffers, Span, Work
 
-# What is compared, most telling first, and what a difference is.
+# Parts of a fingerprint, most specific first, and the description of a difference.
 DIFFERENCES = {
     "f": "a different f",
     "x": "a different x",
@@ -37,7 +37,7 @@ DIFFERENCES = {
 
 
 def fingerprint(work: Work, count: int, version: str) -> dict[str, str]:
-    """Return a text for each of DIFFERENCES."""
+    """Return the digest of each part of a derivative, by the keys of DIFFERENCES."""
     problem = work.problem
     like = problem.out_like is not None
     form = (problem.mode, problem.scalar, like, problem.rowwise, problem.batched)
@@ -54,7 +54,7 @@ def fingerprint(work: Work, count: int, version: str) -> dict[str, str]:
 
 
 def _method(work: Any) -> list[str]:
-    """Return the names of the work and of what it is made of, down to the method of steps."""
+    """Return the class names of nested work, down to the method of its steps."""
     inner = next((w for w in map(vars(work).get, ("work", "exact", "ladders", "steps")) if w), None)
     if inner is None:
         return [type(work).__name__]
@@ -63,19 +63,21 @@ def _method(work: Any) -> list[str]:
 
 
 def digest(thing: Any) -> str:
-    """Return a text by which a thing is known in any process."""
+    """Return a hash of any object that is equal in all processes."""
     return _Hasher().hash(thing).hex()
 
 
 class _Hasher:
     """
-    Hashes of anything: of what a pickle says, but the same for equal things.
+    Hashes of any objects, equal for equal ones.
 
-    Functions are read by what they do, and not by their names: their code, defaults and closures.
+    Functions are hashed by their code, defaults, closures and the globals that they read.
     """
 
     def __init__(self) -> None:
-        self._digests: dict[int, tuple[Any, bytes]] = {}  # things are kept: no id is used again
+        self._digests: dict[
+            int, tuple[Any, bytes]
+        ] = {}  # holds the objects, so that no id is reused
 
     def hash(self, thing: Any) -> bytes:
         kind = type(thing)
@@ -95,7 +97,7 @@ class _Hasher:
         kind = type(thing)
         if kind in (tuple, list):
             return self._all(*thing)
-        if kind in (set, frozenset):  # whose order differs from process to process
+        if kind in (set, frozenset):  # their order differs between processes
             return b"".join(sorted(self.hash(item) for item in thing))
         if kind is dict:
             return self._all(*(part for item in thing.items() for part in item))
@@ -114,7 +116,7 @@ class _Hasher:
         if isinstance(thing, Dispatcher):
             chosen = sorted((name, repr(x)) for name, x in thing.targetoptions.items())
             return self._all(thing.py_func, chosen)
-        if isinstance(thing, Problem):  # which has texts of its own
+        if isinstance(thing, Problem):  # its parts are hashed separately
             return b""
         if isinstance(thing, types.BuiltinFunctionType):
             return self._all(thing.__qualname__, thing.__self__)
@@ -130,9 +132,9 @@ class _Hasher:
 
     def _array(self, array: NDArray) -> bytes:
         head = self._all(str(array.dtype), array.shape)
-        if array.dtype.names:  # there may be anything between its fields
+        if array.dtype.names:  # padding between fields is undefined
             return head + self._all(*(array[name] for name in array.dtype.names))
-        if array.dtype.char in "gG":  # and behind the digits of its numbers
+        if array.dtype.char in "gG":  # so is padding of long doubles
             return head + self._all(*map(repr, array.reshape(-1).tolist()))
         return head + sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
 
@@ -140,7 +142,7 @@ class _Hasher:
         methods = self._methods(type(thing))
         try:
             reduced = thing.__reduce_ex__(4)
-        except Exception:  # what it holds cannot be read; f(x) has to tell it from others
+        except Exception:  # the state is not accessible; a change shows in f(x) alone
             return methods
         if isinstance(reduced, str):
             return methods + reduced.encode()
@@ -150,7 +152,7 @@ class _Hasher:
         )
 
     def _methods(self, kind: type) -> bytes:
-        """Read what objects of a class do, down to classes that were installed."""
+        """Hash the methods of a class and of its bases that are not from installed packages."""
         classes = [base for base in kind.__mro__ if not _is_installed(base.__module__)]
         methods = {
             f"{base.__qualname__}.{name}": value
@@ -179,14 +181,14 @@ class _Hasher:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Return the names that code reads, and code within it: globals among others."""
+    """Return the names that code and nested code read, globals included."""
     inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
     return set(code.co_names).union(*map(_names, inner))
 
 
 @functools.cache
 def _is_installed(name: str | None) -> bool:
-    """Tell whether a module is a library's, of which the version tells enough."""
+    """Return True if a module belongs to an installed package or the standard library."""
     root = (name or "").partition(".")[0]
     if root in sys.stdlib_module_names and root != "__main__":
         return True
@@ -197,22 +199,22 @@ def _is_installed(name: str | None) -> bool:
 def _inside(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # it is still empty
+    except ValueError:  # an empty cell
         return None
 
 
 _MANIFEST = "calipers.json"
 _ROWS = re.compile(r"rows-(\d+)-(\d+)\.npz")
-# Of a run for each argument or input, and what a run that was killed had begun to write.
+# Subfolders of nested runs, and unfinished files of an interrupted run.
 _OTHER_FILES = re.compile(r"(argument|input|pair)-\d+|(first|second)-look|\..*\.unfinished")
 
 
 class Checkpoint:
     """
-    A folder of finished ranges of rows, each in a file of its own, and what they are rows of.
+    A folder with a file for each finished range of rows, and a manifest of the derivative.
 
-    Files appear as a whole or not at all, and are the same whoever writes them: runs that share a
-    folder do not disturb each other.
+    Files are written atomically, and their content is deterministic, so that several runs can share
+    a folder.
     """
 
     def __init__(self, folder: Any) -> None:
@@ -221,11 +223,11 @@ class Checkpoint:
 
     @classmethod
     def of(cls, folder: Any, *parts: str) -> "Checkpoint | None":
-        """Return the checkpoint in a part of the caller's folder, if there is one."""
+        """Return the checkpoint in a subfolder of the caller's folder, or None without a folder."""
         return None if folder is None else cls(Path(os.fspath(folder), *parts))
 
     def require_same(self, work: Work, count: int) -> None:
-        """Refuse a folder that is of something else; nothing is written yet."""
+        """Raise if the folder belongs to a different derivative; write nothing."""
         self._manifest = fingerprint(work, count, version("calipers"))
         name = str(self._folder)
         for above in (self._folder, *self._folder.parents):
@@ -260,7 +262,7 @@ class Checkpoint:
                 raise ValueError(msg)
 
     def begin(self) -> None:
-        """Make the folder, and write what it is of, unless another run was faster."""
+        """Create the folder and its manifest, unless another run did so first."""
         self._folder.mkdir(parents=True, exist_ok=True)
         manifest = self._folder / _MANIFEST
         with self._unfinished() as path:
@@ -269,13 +271,13 @@ class Checkpoint:
                 os.link(path, manifest)
             except FileExistsError:
                 pass
-            except OSError:  # there are file systems without links
+            except OSError:  # some file systems have no links
                 if not manifest.exists():
                     os.replace(path, manifest)
         self._compare()
 
     def save(self, first: int, outs: Buffers) -> None:
-        """Keep the results of rows from `first`."""
+        """Store the results of rows from `first`."""
         with self._unfinished() as path:
             with open(path, "wb") as stream:
                 np.savez(stream, *outs)
@@ -283,7 +285,7 @@ class Checkpoint:
 
     @contextmanager
     def _unfinished(self) -> Iterator[Path]:
-        """Give the name of a file that is yet to be whole; what stays under it is removed."""
+        """Yield the path of a temporary file, which is removed if it still exists at the end."""
         path = self._folder / f".{uuid.uuid4().hex}.unfinished"
         try:
             yield path
@@ -291,7 +293,7 @@ class Checkpoint:
             path.unlink(missing_ok=True)
 
     def spans(self) -> list[Span]:
-        """Return the ranges of which there are files."""
+        """Return the ranges of rows that are stored, in order."""
         names = os.listdir(self._folder) if self._folder.exists() else []
         matches = (_ROWS.fullmatch(name) for name in names)
         return sorted((int(m[1]), int(m[2])) for m in matches if m)
@@ -303,7 +305,7 @@ class Checkpoint:
             with open(self._folder / f"rows-{first}-{last}.npz", "rb") as stream:
                 stored = np.load(stream, allow_pickle=False)
                 outs = tuple(stored[name] for name in stored.files)
-        except Exception:  # of whatever kind: one bit makes a file ask for a password
+        except Exception:  # of any kind: one flipped bit can make a zip file look encrypted
             return None
         expected = work.results(1)
         same = len(outs) == len(expected) and all(
@@ -314,7 +316,7 @@ class Checkpoint:
 
 
 def require_folder(checkpoint: Any) -> None:
-    """Refuse what names no folder."""
+    """Raise if a checkpoint is not a path."""
     if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
         msg = f"checkpoint must be the path of a folder, got {type(checkpoint).__name__}"
         raise TypeError(msg)
@@ -324,6 +326,6 @@ def require_folder(checkpoint: Any) -> None:
 
 
 def missing(done: NDArray) -> Iterator[Span]:
-    """Give the ranges of rows that are not done."""
+    """Yield the ranges of rows that are not done."""
     edges = np.flatnonzero(np.diff(np.concatenate([[True], done, [True]])))
     yield from map(tuple, edges.reshape(-1, 2).tolist())

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Work that is sent to threads and processes, and the functions that run it there."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Buffers = tuple[NDArray, ...]
 
 
 Span = tuple[int, int]
-Part = tuple[int, Buffers]  # from which row
+Part = tuple[int, Buffers]  # index of the first row, and the results
 
 
 class Work(Protocol):
-    """What can be done for a range of rows at a time."""
+    """A computation of rows, any range of which can be done separately."""
 
     @property
     def problem(self) -> Problem:
-        """The problem of which the rows are part."""
+        """The function that is differentiated."""
         ...
 
     @property
     def calls(self) -> float:
-        """How often f is called for a row, about."""
+        """The approximate number of calls of f for a row."""
         ...
 
     def results(self, count: int) -> Buffers:
@@ -41,7 +41,7 @@ class Work(Protocol):
 
 
 class Message:
-    """Pickled work, which a process unpickles when it is first asked for it."""
+    """Pickled work, which a process unpickles once, when it is first used."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -49,7 +49,7 @@ class Message:
         self._work: Work | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as bytes, without what they were unpickled to."""
+        """Pickle the bytes alone, without the unpickled work."""
         return Message, (self.content,)
 
     def work(self) -> Work:
@@ -61,7 +61,7 @@ class Message:
 
 
 def do(work: Work, span: Span) -> Part:
-    """Do a range of work that is here."""
+    """Compute a range of rows in this process."""
     start, stop = span
     outs = work.results(stop - start)
     work(start, outs)
@@ -69,12 +69,12 @@ def do(work: Work, span: Span) -> Part:
 
 
 def do_message(message: Message, span: Span) -> Part:
-    """Do a range of work that came before."""
+    """Compute a range of rows of work that was sent before."""
     return do(message.work(), span)
 
 
 def _do_picklable(work: Work, span: Span) -> Part:
-    """Do a range of work for another process, which is told what f raises in any case."""
+    """Compute a range of rows for another process; errors that cannot be pickled are replaced."""
     try:
         return do(work, span)
     except Exception as error:
@@ -88,7 +88,7 @@ def _do_picklable(work: Work, span: Span) -> Part:
 
 
 def _survives(error: Exception) -> bool:
-    """Tell whether another process can make an error of what it is sent: or else pools break."""
+    """Return True if an error can be pickled and unpickled; pools break on others."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -97,7 +97,7 @@ def _survives(error: Exception) -> bool:
 
 
 def do_file(path: str, span: Span) -> Part:
-    """Do a range of work that is in a file."""
+    """Compute a range of rows of work that is pickled in a file."""
     return _do_picklable(_read(path), span)
 
 
@@ -108,11 +108,11 @@ def _read(path: str) -> Work:
     return work
 
 
-_cached_messages: dict[str, Message] = {}  # the last one
+_cached_messages: dict[str, Message] = {}  # the latest one
 
 
 def do_cached(key: str, span: Span, message: Message | None = None) -> Part | None:
-    """Do a range of work that this process was sent, now or before; None if it was not."""
+    """Compute a range of rows of work sent to this process, now or before; None if it was not."""
     if message is not None and key not in _cached_messages:
         _cached_messages.clear()
         _cached_messages[key] = message
@@ -121,7 +121,7 @@ def do_cached(key: str, span: Span, message: Message | None = None) -> Part | No
 
 
 def pickled(work: Work, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
-    """Return work as bytes, or say which part of it cannot be sent."""
+    """Pickle work, or raise a TypeError that names the part that cannot be pickled."""
     try:
         return dumps(work)
     except Exception as error:
@@ -134,7 +134,7 @@ def pickled(work: Work, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
 
 
 def _culprit(problem: Problem, dumps: Callable[[Any], bytes]) -> tuple[str, str]:
-    """Name what cannot be pickled, and the way out."""
+    """Describe the object that cannot be pickled, and how to avoid that."""
     others = [*problem.before, None, *problem.after]
     named: list[tuple[str, Any]] = [(f"argument {k} of f", a) for k, a in enumerate(others)]
     named += [(f"argument {name} of f", a) for name, a in problem.kwargs.items()]
@@ -144,7 +144,7 @@ def _culprit(problem: Problem, dumps: Callable[[Any], bytes]) -> tuple[str, str]
     f: Any = user_callable(problem.f)
     name = getattr(f, "__qualname__", type(f).__qualname__)
     way = "define it at the top level of a module"
-    if dumps is not pickle.dumps:  # by value, and with all that it refers to
+    if dumps is not pickle.dumps:  # which pickles functions by value, with what they refer to
         way = "make what cannot be pickled inside it"
     return f"f ({name})", way
 
@@ -158,5 +158,5 @@ def _is_picklable(thing: Any, dumps: Callable[[Any], bytes]) -> bool:
 
 
 def task_of(work: Work) -> Callable[[Span], Part]:
-    """Return what does a range of work where it is."""
+    """Return a function that computes a range of rows."""
     return partial(do, work)

@@ -1,4 +1,4 @@
-"""Who does which rows: this thread, calipers' threads, or the caller's workers."""
+"""Distribute rows over this thread, calipers' threads or the caller's workers."""
 
 import math
 import sys
@@ -20,7 +20,7 @@ from .workers import StoreRows, open_pool, replacement_pool
 
 
 class Progress:
-    """Reports of how many rows are done, and for how long it may go on."""
+    """Report of the number of finished rows, with an estimate of the remaining time."""
 
     def __init__(self, wanted: Any, total: int) -> None:
         self.wanted = bool(callable(wanted) or wanted)
@@ -30,13 +30,13 @@ class Progress:
         self._begun = time.perf_counter()
 
     def expect(self, count: int) -> None:
-        """Count on so many rows more."""
+        """Increase the total by a number of rows."""
         self._total += count
 
     def add(self, count: int, held: bool = False) -> None:
-        """Report rows that are done, or that a checkpoint held; what a callable raises passes."""
+        """Report finished rows, or rows `held` by a checkpoint; errors of a callable propagate."""
         self._done += count
-        if held:  # it took no time, and says nothing of what is left
+        if held:  # these took no time and do not enter the estimate
             self._held += count
         if self._report is not None:
             self._report(self._done, self._total)
@@ -44,20 +44,20 @@ class Progress:
             self._shown.show(self._done, self._total, self.left())
 
     def left(self) -> float | None:
-        """Return the seconds that the rest may take, if that is known."""
+        """Return the estimated remaining seconds, or None if nothing was computed yet."""
         worked = self._done - self._held
         if worked == 0:
             return None
         return (time.perf_counter() - self._begun) / worked * (self._total - self._done)
 
     def close(self) -> None:
-        """End the line or the bar."""
+        """End the progress bar."""
         if self._shown is not None:
             self._shown.close()
 
 
 class _TextBar:
-    """A line on stderr that is written anew."""
+    """A progress line on stderr, overwritten each time."""
 
     _written = 0
 
@@ -75,7 +75,7 @@ class _TextBar:
 
 
 class _TqdmBar:
-    """A bar of tqdm, which knows how to estimate."""
+    """A progress bar of tqdm."""
 
     def __init__(self, tqdm: Callable[..., Any]) -> None:
         self._tqdm = tqdm
@@ -85,7 +85,7 @@ class _TqdmBar:
         if self._bar is None:
             self._bar = self._tqdm(total=total, desc="derivative", unit="column")
         self._bar.total = total
-        if left is None:  # what a checkpoint held is not work that was done
+        if left is None:  # rows from a checkpoint do not count for the speed
             self._bar.n = self._bar.initial = self._bar.last_print_n = done
             self._bar.refresh()
         else:
@@ -105,7 +105,7 @@ def _shown() -> "_TextBar | _TqdmBar":
 
 
 def duration(seconds: float) -> str:
-    """Return a time as one reads it."""
+    """Format a duration in seconds, minutes or hours."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     if seconds < 6000:
@@ -113,32 +113,30 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-# Below this, waking another thread costs more than it saves.
+# Seconds of work below which waking another thread costs more than it saves.
 WORTH_SHARING_SECONDS = 150e-6
-_TASKS_PER_WORKER = 4
-_PACED_RUNS = 3
-_LONG_TASK_SECONDS = 2e-3
-_THREAD_START_SECONDS = (
-    50e-6  # that another thread takes to begin, and to be heard of when it has done
-)
-_MEASURABLE_SECONDS = 50e-6  # what is shorter is mostly the cost of a call
+_TASKS_PER_WORKER = 4  # tasks of each worker, to balance the load
+_PACED_RUNS = 3  # timed runs before the pace is trusted
+_LONG_TASK_SECONDS = 2e-3  # least duration of a thread's task if it gets more than one
+_THREAD_START_SECONDS = 50e-6  # delay until another thread starts and its end is noticed
+_MEASURABLE_SECONDS = 50e-6  # shorter times are mostly the cost of a call
 
-_SHORTEST_TASK_SECONDS = 10e-3  # seconds: to send one to another machine takes about a millisecond
-_LONGEST_TASK_SECONDS = 1.0  # seconds: what a lost worker costs, and how often progress is heard of
-_LARGEST_TASK = 1 << 26  # bytes of results that are on their way at a time
+_SHORTEST_TASK_SECONDS = 10e-3  # sending a task to another machine takes about 1e-3
+_LONGEST_TASK_SECONDS = 1.0  # bounds the loss with a worker, and the interval of progress reports
+_LARGEST_TASK = 1 << 26  # bytes of results of a task
 
 
 @dataclass
 class Pace:
-    """The least that a coordinate ever cost, remembered from one run to the next."""
+    """The least time of a coordinate, remembered from one run to the next."""
 
     seconds: float = math.inf
     runs: int = 0
 
     def is_slow(self, count: int) -> bool:
-        """Tell whether so many coordinates are surely worth two threads.
+        """Return True if a number of coordinates is worth two threads.
 
-        A run may compile, and one more may be disturbed.
+        The first runs do not count: one may compile, and another may be disturbed.
         """
         return self.runs >= _PACED_RUNS and self.seconds * count > WORTH_SHARING_SECONDS
 
@@ -155,7 +153,7 @@ def run(
     """
     Return the results of `work` along `count` coordinates from `start`.
 
-    `progress` is what the caller asked for, or a Progress that this run is only a part of.
+    `progress` is the caller's option, or the Progress of a larger run.
     """
     _begin(work)
     part = isinstance(progress, Progress)
@@ -190,9 +188,9 @@ def run_parts(
     wanted: NDArray | None = None,
 ) -> None:
     """
-    Give the results of rows to `store`, some at a time, as they are found and in any order.
+    Compute rows, and pass them to `store` in any order as they finish.
 
-    `wanted` tells which of the rows are, if not all; `store` counts them from `start`.
+    `wanted` marks the rows to compute; by default all. `store` counts rows from `start`.
     """
     _begin(work)
     done = np.zeros(count, bool) if wanted is None else ~wanted
@@ -223,7 +221,7 @@ def run_parts(
 
     def submit(workers: Any) -> None:
         with open_pool(work, workers) as pool:
-            if checkpoint is not None:  # now that the work could be sent
+            if checkpoint is not None:  # only after the work could be sent
                 checkpoint.begin()
             left = count - int(np.count_nonzero(done))
             rows = task_rows(work, left, pool.number, _seconds(work))
@@ -275,12 +273,12 @@ def _missing_ranges(done: NDArray) -> str:
 
 
 def _seconds(work: Work) -> float:
-    """Return about what a row takes where f is called by itself."""
+    """Estimate the seconds for a row from a call of f."""
     problem = work.problem
     seconds = problem.seconds
     if (
         problem.native is not None and seconds > _SHORTEST_TASK_SECONDS
-    ):  # that call may have compiled f
+    ):  # the first call may have compiled f
         began = time.perf_counter()
         problem.call(problem.x.copy())
         seconds = min(seconds, time.perf_counter() - began)
@@ -289,9 +287,9 @@ def _seconds(work: Work) -> float:
 
 def task_rows(work: Work, count: int, workers: int, seconds: float) -> int:
     """
-    Return how many rows are a task, if a row takes so many seconds.
+    Return the number of rows in a task.
 
-    Each worker gets several, so that few are idle at the end, unless they become too short.
+    Each worker gets several tasks, to balance the load, unless they become too short.
     """
     rows = -(-count // (workers * _TASKS_PER_WORKER))
     seconds = max(seconds, 1e-9)
@@ -301,7 +299,7 @@ def task_rows(work: Work, count: int, workers: int, seconds: float) -> int:
 
 
 def _rows_at_a_time(work: Work) -> int:
-    """Return of how many rows the results are small enough."""
+    """Return the largest number of rows whose results may be in transit at a time."""
     row = sum(out.nbytes for out in work.results(1))
     return max(1, _LARGEST_TASK // max(1, row))
 
@@ -310,9 +308,9 @@ def _one_by_one(
     work: Work, start: int, spans: list[Span], store: StoreRows, count: int | None
 ) -> None:
     """
-    Do spans in this thread.
+    Compute ranges of rows without workers.
 
-    If somebody hears of each part of `count` rows, parts are timed to be as long as tasks.
+    If progress is reported, on `count` rows, each part takes about the time of a task.
     """
     problem, rows = work.problem, _rows_at_a_time(work)
     seconds = math.inf if problem.native else problem.seconds * work.calls
@@ -330,7 +328,7 @@ def _one_by_one(
 
 
 def _without_workers(work: Work, start: int, outs: Buffers, pace: Pace | None) -> None:
-    """Do rows without workers: compiled ones in threads."""
+    """Compute rows without workers: in threads if f is compiled."""
     native = work.problem.native
     if native is None or (pace is not None and pace.seconds * len(outs[0]) < WORTH_SHARING_SECONDS):
         work(start, outs)
@@ -340,9 +338,9 @@ def _without_workers(work: Work, start: int, outs: Buffers, pace: Pace | None) -
 
 def _by_threads(work: Work, origin: int, outs: Buffers, native: Native, pace: Pace) -> None:
     """
-    Time more and more columns, and wake other threads if the rest is worth it.
+    Time a growing number of columns, then use threads if the rest takes long enough.
 
-    What threads do is timed, too: a pace that was disturbed is mended by the next run.
+    Tasks of threads are timed, too, so that the next run corrects a disturbed measurement.
     """
     count, done, size, estimate = len(outs[0]), 0, 1, pace.seconds
     several = not native.parallel and get_num_threads() > 1
@@ -368,9 +366,9 @@ def _by_threads(work: Work, origin: int, outs: Buffers, native: Native, pace: Pa
         if left:
             timed(done, count)
         return
-    # A thread that comes back for more waits for the interpreter: one task each, if they are short.
+    # Taking another task waits for the interpreter: short tasks are not split further.
     parts = min(max(1, int(estimate * left / (threads * _LONG_TASK_SECONDS))), _TASKS_PER_WORKER)
-    # This thread begins before the others: if each has one task, its own is longer.
+    # This thread starts before the others: if each has one task, this one gets a longer one.
     late = min(_THREAD_START_SECONDS / estimate, left / 2) if parts == 1 else 0.0
     tasks = threads * parts
     step = math.ceil((left - late) / tasks)

@@ -1,4 +1,4 @@
-"""Whom the caller gave as workers=, and how they are asked."""
+"""Adapters for all kinds of `workers`: threads, executors, pools, dask clients and maps."""
 
 import logging
 import os
@@ -33,30 +33,30 @@ from .messages import (
 
 StoreRows = Callable[[int, Buffers], None]
 
-_RETRIES = 3  # of a range whose future was lost: more says that the cluster cannot keep it
-_CLUSTER_QUEUE_TASKS = 1000  # tasks that a cluster sees at a time: it may grow with what waits
-_POLL_SECONDS = 1.0  # seconds without a result after which processes are looked at
+_RETRIES = 3  # submissions of a lost range; more losses mean a broken cluster
+_CLUSTER_QUEUE_TASKS = 1000  # tasks submitted at a time; clusters scale with their queue
+_POLL_SECONDS = 1.0  # seconds without a result until lost processes are looked for
 
 
 class Pool(Protocol):
-    """Workers who have been given the work."""
+    """Workers that have received the work."""
 
     @property
     def number(self) -> int:
-        """How many ranges are done at the same time."""
+        """The number of ranges that are computed at the same time."""
         ...
 
     def each(self, spans: Iterable[Span], store: StoreRows) -> None:
-        """Have ranges done, and store each as soon as it is."""
+        """Compute ranges of rows, and pass each to `store` when it is finished."""
         ...
 
 
 @contextmanager
 def open_pool(work: Work, workers: Any) -> Iterator[Pool]:
-    """Give workers the work; what is left of it with them is taken back at the end."""
+    """Send the work to workers, yield them as a Pool, and release the work at the end."""
     _require_open(workers)
     workers = _underlying_pool(workers)
-    is_class = isinstance(workers, type) and hasattr(workers, "map")  # and not one of its objects
+    is_class = isinstance(workers, type) and hasattr(workers, "map")  # instead of an instance
     if isinstance(workers, (int, np.integer)) and not isinstance(workers, bool):
         if workers < 1:
             msg = f"workers must be at least 1, got {workers}"
@@ -96,10 +96,10 @@ def open_pool(work: Work, workers: Any) -> Iterator[Pool]:
 
 @contextmanager
 def replacement_pool(workers: Any) -> Iterator[Any]:
-    """Give a pool for what the caller's one lost; None if it cannot be had."""
+    """Yield a pool that replaces a broken one, or None if there is none."""
     broken = _underlying_pool(workers)
     if not _is_a("process.ProcessPoolExecutor", broken):
-        # A multiprocessing.Pool puts another process in the place of one that ended.
+        # A multiprocessing.Pool replaces its processes itself.
         yield broken if _is_process_pool(broken) else None
         return
     from concurrent.futures import ProcessPoolExecutor
@@ -112,7 +112,7 @@ def replacement_pool(workers: Any) -> Iterator[Any]:
 
 
 def _is_a(name: str, pool: Any) -> bool:
-    """Return True if a pool is of a class of concurrent.futures, which its caller has imported.
+    """Return True if a pool is of a class of concurrent.futures, looked up among loaded modules.
 
     Its modules cannot be imported while the process ends.
     """
@@ -121,7 +121,7 @@ def _is_a(name: str, pool: Any) -> bool:
 
 
 def _require_open(workers: Any) -> None:
-    """Refuse a pool that was shut down; one that is broken is another matter."""
+    """Raise if a pool was shut down; a broken one is handled later."""
     pool = getattr(workers, "__self__", workers)
     shut = any(getattr(pool, name, False) is True for name in ("_shutdown", "_shutdown_thread"))
     closed = getattr(pool, "_state", None) in ("CLOSE", "TERMINATE")
@@ -131,7 +131,7 @@ def _require_open(workers: Any) -> None:
 
 
 def _underlying_pool(workers: Any) -> Any:
-    """Return the pool whose map was given, if we know a better way to ask it, or else its map."""
+    """Return the pool that a bound `map` belongs to if its type is supported, else a map."""
     owner = getattr(workers, "__self__", None)
     if getattr(workers, "__name__", None) in ("map", "imap", "imap_unordered") and (
         isinstance(owner, Executor) or _is_process_pool(owner) or _distributed(owner) is not None
@@ -146,7 +146,7 @@ def _number(executor: Executor) -> int:
 
 
 def _process_identity() -> tuple[int, str]:
-    """Return what no two processes share, wherever they run."""
+    """Return an identifier of this process, unique across machines."""
     return os.getpid(), _IMPORT_ID
 
 
@@ -154,19 +154,19 @@ _IMPORT_ID = uuid.uuid4().hex
 
 
 def _is_process_pool(pool: Any) -> bool:
-    pools = sys.modules.get("multiprocessing.pool")  # else nobody has made one
+    pools = sys.modules.get("multiprocessing.pool")  # not imported: no pool exists
     return pools is not None and type(pool) is pools.Pool
 
 
 def _distributed(pool: Any) -> Any:
-    """Return the module of a dask Client, which its caller has imported."""
+    """Return the module `distributed` if a pool is its Client, else None."""
     distributed: Any = sys.modules.get("distributed")
     return distributed if distributed and isinstance(pool, distributed.Client) else None
 
 
 @contextmanager
 def _file(work: Work) -> Iterator[str]:
-    """Give the name of a file with work in it, for processes of this machine."""
+    """Yield the path of a temporary file with the pickled work, for local processes."""
     message = pickled(work)
     file, path = tempfile.mkstemp(prefix="calipers-")
     try:
@@ -178,7 +178,7 @@ def _file(work: Work) -> Iterator[str]:
 
 
 class _Futures:
-    """Workers who take a task and give a future."""
+    """Workers that return a future for each task."""
 
     retries = 0
 
@@ -187,19 +187,19 @@ class _Futures:
         self._executor, self._task = executor, task
 
     def submit(self, span: Span, tries: int) -> Any:
-        """Return the future of a range that has been lost so many times."""
+        """Submit a range that was lost `tries` times, and return its future."""
         return self._executor.submit(self._task, span)
 
     def max_pending(self, has_result: bool) -> int:
-        """Return how many tasks are out at a time, before and after the first result."""
+        """Return the largest number of pending tasks, before and after the first result."""
         return (2 if has_result else 1) * self.number
 
     def wait(self, finished: "SimpleQueue[Any]") -> Any:
-        """Return the next future that is done."""
+        """Wait for the next finished future."""
         return finished.get()
 
     def drop(self, futures: list[Any]) -> None:
-        """Let go of futures, done or not."""
+        """Release futures, done or not."""
         for future in futures:
             future.cancel()
 
@@ -230,7 +230,7 @@ class _Futures:
             self.drop(list(out))
 
     def _result(self, future: Any, span: Span, tries: int) -> Part | None:
-        """Return what was found, or None for what is to be asked again."""
+        """Return the result of a future, or None if its range has to be computed again."""
         try:
             result: Part | None = future.result()
         except CancelledError:
@@ -241,7 +241,7 @@ class _Futures:
 
 
 def _task_of_threads(work: Work) -> Callable[[Span], Part]:
-    """Return what does a range of work: one at a time, if f has threads of its own."""
+    """Return the task of a thread, with a lock if f itself uses threads."""
     task = task_of(work)
     if not work.problem.parallel:
         return task
@@ -255,7 +255,7 @@ def _task_of_threads(work: Work) -> Callable[[Span], Part]:
 
 
 class _Threads(_Futures):
-    """Threads, which see what is set for the caller alone, as by numpy.errstate."""
+    """Threads that run in the caller's context, with its numpy.errstate."""
 
     def submit(self, span: Span, tries: int) -> Any:
         return submitted(self._executor, copy_context().run, self._task, span)
@@ -263,10 +263,10 @@ class _Threads(_Futures):
 
 class _Remote(_Futures):
     """
-    Processes anywhere, of which one does not know who takes a task.
+    Processes on any machine, where the executor does not say which one runs a task.
 
-    As many tasks as there are workers carry the work. The others name it, and who does not know it
-    says so.
+    The first tasks, one for each worker, carry the work; later ones carry its key. A process that
+    does not have the work returns None, and the range is submitted again with it.
     """
 
     def __init__(self, work: Work, executor: Executor, number: int) -> None:
@@ -282,7 +282,7 @@ class _Remote(_Futures):
 
 
 class _Cluster(_Futures):
-    """The workers of a dask cluster, which runs elsewhere what was on a worker that is lost."""
+    """The workers of a dask cluster, which reruns tasks of lost workers."""
 
     retries = _RETRIES
 
@@ -309,7 +309,7 @@ class _Cluster(_Futures):
         return max(_CLUSTER_QUEUE_TASKS, 2 * self.number)
 
     def submit(self, span: Span, tries: int) -> Any:
-        if self._held.status != "finished":  # all workers that had it are lost
+        if self._held.status != "finished":  # all workers with a copy are lost
             self._held = self._scattered()
         return self._client.submit(do_message, self._held, span, key=f"calipers-{uuid.uuid4().hex}")
 
@@ -330,12 +330,12 @@ class _Cluster(_Futures):
             future.release()  # a traceback may keep them
 
     def release(self) -> None:
-        """Leave nothing on the cluster."""
+        """Release the work on the cluster."""
         self._held.release()
 
 
 def _quietly(dumps: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """Return dumps that raises alone what it would log, too."""
+    """Return `dumps` without its logging; errors are raised in any case."""
 
     def call(thing: Any) -> bytes:
         logger = logging.getLogger("distributed.protocol.pickle")
@@ -349,7 +349,7 @@ def _quietly(dumps: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
 
 
 class _Map:
-    """A callable like map, about which nothing is known."""
+    """A callable like the builtin map."""
 
     def __init__(self, call: Callable[..., Any], task: Callable[[Span], Part]) -> None:
         self.number = get_num_threads()
@@ -376,7 +376,7 @@ class _Map:
 
 class _Processes(_Futures):
     """
-    A multiprocessing.Pool, which takes no task back, and forgets what a process did that is lost.
+    A multiprocessing.Pool, which cannot cancel tasks, and drops those of a process that ends.
     """
 
     def __init__(self, pool: Any, task: Callable[[Span], Part]) -> None:
@@ -386,7 +386,8 @@ class _Processes(_Futures):
 
     def submit(self, span: Span, tries: int) -> Any:
         future: Future[Part] = Future()
-        future.set_running_or_notify_cancel()  # the pool would trip over one that was cancelled
+        # The pool cannot set the result of a cancelled future.
+        future.set_running_or_notify_cancel()
         self._pool.apply_async(self._task, (span,), {}, future.set_result, future.set_exception)
         return future
 
