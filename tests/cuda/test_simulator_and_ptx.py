@@ -130,7 +130,7 @@ def kernel_of(name, kind, flat):
         return closeness.first_nonfinite(kind, flat, policy), policy
     if name == "mask":
         return closeness.mask((kind, kind), flat, policy), policy
-    return closeness.apart((kind, kind), flat, policy), policy
+    return closeness.any_mismatch((kind, kind), flat, policy), policy
 
 
 @needs_target
@@ -195,7 +195,7 @@ def test_pairs_with_a_kind_of_16_bits_compile_for_a_device(ptx, other):
     from calipers._cuda.launch import policy_of
 
     for kinds in ("bfloat16", other), (other, "float16"):
-        kernel = closeness.apart(kinds, True, policy_of(8))
+        kernel = closeness.any_mismatch(kinds, True, policy_of(8))
         for text in ptx(kernel, arguments_of("apart", True)):
             assert "fma.rn.f64" not in text
             assert reads_anew(text)
@@ -527,7 +527,7 @@ def test_asking_whether_a_kernel_has_run_is_no_error(monkeypatch, caplog):
     monkeypatch.setattr(target, "driver", stand_in)
     flag = object.__new__(target.Flag)
     flag._ended = SimpleNamespace(handle=7)
-    assert [flag.is_known(), flag.is_known()] == [False, True]
+    assert [flag.is_done(), flag.is_done()] == [False, True]
     assert not caplog.records
 
 
@@ -698,7 +698,7 @@ def test_launches_after_the_first_are_not_numbas(monkeypatch, debug):
     )
     monkeypatch.setattr(_launch, "core", core)
     monkeypatch.setattr(_launch, "require_driver", lambda: None)
-    monkeypatch.setattr(_launch, "_known", WeakKeyDictionary())
+    monkeypatch.setattr(_launch, "_compiled", WeakKeyDictionary())
     stream, kernel = type("Stream", (), {"handle": 7})(), Kernel()
 
     def launch(*arguments, kernel=kernel, ordinal=0):
@@ -720,7 +720,7 @@ def test_launches_after_the_first_are_not_numbas(monkeypatch, debug):
         before = len(by_numba)
         assert launch(np.ones(3), 2) == before + 1
     assert len(by_core) == 1
-    assert list(_launch._known) == [kernel]  # the other one is gone, and what was known of it
+    assert list(_launch._compiled) == [kernel]  # the other one is gone, and what was known of it
 
 
 @needs_target

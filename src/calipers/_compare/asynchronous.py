@@ -60,7 +60,7 @@ def allclose_async(
     True
     """
     if on_device(a=a, b=b):
-        return PendingBool(device_module("closeness").ask_allclose(a, b, rtol, atol, equal_nan))
+        return PendingBool(device_module("closeness").start_allclose(a, b, rtol, atol, equal_nan))
     return PendingBool(in_background(lambda: allclose(a, b, rtol, atol, equal_nan)))
 
 

@@ -190,7 +190,7 @@ def _close(
         if axis is not None:
             msg = "axis is not supported for arrays on a device: use isclose(a, b).all(axis)"
             raise TypeError(msg)
-        return device_module("closeness").ask_allclose(a, b, rtol, atol, equal_nan).result()
+        return device_module("closeness").start_allclose(a, b, rtol, atol, equal_nan).result()
     chunked = chunked_pair(memory_limit, a=a, b=b)
     if chunked is not None:
         return chunked.every(_block_test(rtol, atol, equal_nan, axis))

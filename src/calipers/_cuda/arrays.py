@@ -76,17 +76,17 @@ class Operand(NamedTuple):
         """Tell whether elements lie in C order, without gaps."""
         usual = target.contiguous(self.shape, self.itemsize)
         lengths = zip(self.shape, self.strides, usual, strict=True)
-        return all(n < 2 or own == step for n, own, step in lengths)
+        return all(n < 2 or stride == step for n, stride, step in lengths)
 
     def to_host(self) -> NDArray:
         """Copy the array to the host."""
         if self.size == 0:
             return np.empty(self.shape, self.dtype)
-        own, places = self.memory, places_of([self])
-        with target.on(own.ordinal):
-            memory = target.fetch_part(own, places.starts[0], places.counts[0], self.stream)
-        steps = [s * self.itemsize for s in places.steps[0][1:]]
-        view = np.lib.stride_tricks.as_strided(memory[places.steps[0][0] :], places.shape, steps)
+        source, layout = self.memory, memory_layout([self])
+        with target.on(source.ordinal):
+            memory = target.fetch_part(source, layout.starts[0], layout.counts[0], self.stream)
+        steps = [s * self.itemsize for s in layout.steps[0][1:]]
+        view = np.lib.stride_tricks.as_strided(memory[layout.steps[0][0] :], layout.shape, steps)
         return view.view(self.dtype).reshape(self.shape)
 
     def __getitem__(self, key: tuple[slice, ...]) -> "Operand":  # type: ignore[override]
@@ -102,7 +102,7 @@ class Operand(NamedTuple):
         return self._placed(shape, strides, offset)
 
 
-class Places(NamedTuple):
+class MemoryLayout(NamedTuple):
     """Where the elements of arrays of one shape stand, axes joined where memory allows."""
 
     shape: tuple[int, ...]
@@ -110,7 +110,7 @@ class Places(NamedTuple):
     starts: tuple[int, ...]  # of each array's memory, from its first element, in bytes
     counts: tuple[int, ...]  # of elements from there on
     flat: bool  # element i of each stands at i
-    layout: tuple[Any, ...]  # what kernels find elements by, of the first array and the last
+    indexing: tuple[Any, ...]  # what kernels find elements by, of the first array and the last
 
     def vectors(self, operands: Sequence[Operand]) -> list[Any]:
         """Return the memory of each array as kernels take it."""
@@ -118,51 +118,51 @@ class Places(NamedTuple):
         return [target.vector(o.memory, start, n) for o, start, n in parts]
 
 
-def places_of(operands: Sequence[Operand], any_order: bool = False) -> Places:
+def memory_layout(operands: Sequence[Operand], any_order: bool = False) -> MemoryLayout:
     """Lay out the elements of arrays of one shape, in C order or in whatever suits memory."""
     sizes = tuple(o.itemsize for o in operands)
-    return _places(operands[0].shape, tuple(o.strides for o in operands), sizes, any_order)
+    return _memory_layout(operands[0].shape, tuple(o.strides for o in operands), sizes, any_order)
 
 
 @lru_cache
-def _places(
+def _memory_layout(
     shape: tuple[int, ...],
     strides: tuple[tuple[int, ...], ...],
     sizes: tuple[int, ...],
     any_order: bool,
-) -> Places:
+) -> MemoryLayout:
     axes: list[tuple[int, ...]] = [
         axis for axis in zip(shape, *strides, strict=True) if axis[0] > 1
     ]
     offsets = [0] * len(sizes)
     if any_order:
-        for k, (n, *own) in enumerate(axes):
-            if own[0] < 0:  # the other way round
-                offsets = [at + (n - 1) * s for at, s in zip(offsets, own, strict=True)]
-                axes[k] = (n, *(-s for s in own))
+        for k, (n, *axis_strides) in enumerate(axes):
+            if axis_strides[0] < 0:  # the other way round
+                offsets = [at + (n - 1) * s for at, s in zip(offsets, axis_strides, strict=True)]
+                axes[k] = (n, *(-s for s in axis_strides))
         axes.sort(key=lambda axis: axis[1:], reverse=True)
     axes = _joined(axes) or [(1, *sizes)]
     lengths, *columns = zip(*axes, strict=True)
     steps, starts, counts = [], [], []
     for size, distances, offset in zip(sizes, columns, offsets, strict=True):
-        reach = [(n - 1) * s for n, s in zip(lengths, distances, strict=True)]
-        lowest = sum(s for s in reach if s < 0)
+        extents = [(n - 1) * s for n, s in zip(lengths, distances, strict=True)]
+        lowest = sum(s for s in extents if s < 0)
         steps.append((-lowest // size, *(s // size for s in distances)))
         starts.append(offset + lowest)
-        counts.append(sum(map(abs, reach)) // size + 1)
+        counts.append(sum(map(abs, extents)) // size + 1)
     flat = len(lengths) == 1 and all(s == (0, 1) for s in steps)
-    layout = () if flat else (lengths, steps[0], steps[-1])
-    return Places(lengths, tuple(steps), tuple(starts), tuple(counts), flat, layout)
+    indexing = () if flat else (lengths, steps[0], steps[-1])
+    return MemoryLayout(lengths, tuple(steps), tuple(starts), tuple(counts), flat, indexing)
 
 
 def _joined(axes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Join neighbouring axes that are one in the memory of all arrays."""
     joined: list[tuple[int, ...]] = []
-    for n, *own in axes:
-        if joined and all(s == n * t for s, t in zip(joined[-1][1:], own, strict=True)):
-            joined[-1] = (joined[-1][0] * n, *own)
+    for n, *axis_strides in axes:
+        if joined and all(s == n * t for s, t in zip(joined[-1][1:], axis_strides, strict=True)):
+            joined[-1] = (joined[-1][0] * n, *axis_strides)
         else:
-            joined.append((n, *own))
+            joined.append((n, *axis_strides))
     return joined
 
 
@@ -208,8 +208,8 @@ def _is_even(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) ->
 def _format(dtype: DType, kind: str | None) -> tuple[str, DType | None]:
     """Return the name of a dtype, and what kernels read its elements as: None if they cannot."""
     kind = kind or dtype.name
-    known = dtype.kind in "biufc" and dtype.char not in "gG" and dtype.isnative
-    if not known and kind != "bfloat16":
+    supported = dtype.kind in "biufc" and dtype.char not in "gG" and dtype.isnative
+    if not supported and kind != "bfloat16":
         return kind, None
     return kind, np.dtype(CARRIERS.get(kind, dtype))
 
@@ -229,8 +229,10 @@ def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
         return x, _number(b, x)
     y = operand(b, names[1])
     if x.memory.ordinal != y.memory.ordinal:
-        found = (f"{n} is on device {o.memory.ordinal}" for n, o in zip(names, (x, y), strict=True))
-        msg = f"{' and '.join(found)}; move one of them to the other's device"
+        devices = (
+            f"{n} is on device {o.memory.ordinal}" for n, o in zip(names, (x, y), strict=True)
+        )
+        msg = f"{' and '.join(devices)}; move one of them to the other's device"
         raise TypeError(msg)
     if x.memory.stream != y.memory.stream:
         with target.on(y.memory.ordinal):
@@ -240,24 +242,24 @@ def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
 
 def _number(x: Any, like: Operand) -> Operand:
     """Put a number on the device, in the dtype that it takes beside an array (NEP 50)."""
-    own = np.dtype(np.float32 if like.kind == "bfloat16" else like.kind)
-    value = np.asarray(x) if isinstance(x, np.generic) else strengthen(x, own)
+    dtype = np.dtype(np.float32 if like.kind == "bfloat16" else like.kind)
+    value = np.asarray(x) if isinstance(x, np.generic) else strengthen(x, dtype)
     if value.dtype.kind == "O":
         msg = (
             f"an integer of {x.bit_length()} bits is compared with an array on a device, where "
             "integers have 64"
         )
         raise TypeError(f"{msg}: copy the array to the host")
-    found = _kept_number(value.dtype, value.tobytes(), like.memory.ordinal)
-    return found._replace(memory=found.memory._replace(stream=like.memory.stream))
+    scalar = _cached_scalar(value.dtype, value.tobytes(), like.memory.ordinal)
+    return scalar._replace(memory=scalar.memory._replace(stream=like.memory.stream))
 
 
 @lru_cache
-def _kept_number(dtype: DType, bits: bytes, ordinal: int) -> Operand:
+def _cached_scalar(dtype: DType, bits: bytes, ordinal: int) -> Operand:
     """Put a number on a device, where it stays: the same few are asked about again and again."""
     with target.on(ordinal):
-        found = operand(target.to_device(np.frombuffer(bits, dtype)), "a number")
-    return found._placed((), ())
+        scalar = operand(target.to_device(np.frombuffer(bits, dtype)), "a number")
+    return scalar._placed((), ())
 
 
 def common_shape(x: Operand, y: Operand, names: tuple[str, str] = ("a", "b")) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._core.libraries import library_of
 from . import target
-from .arrays import Operand, common_shape, operand, operands, places_of
+from .arrays import Operand, common_shape, memory_layout, operand, operands
 from .kernels import closeness as kernels
 
 
@@ -38,7 +38,7 @@ class Pending:
         if flag is None:
             return True
         with target.on(self._arrays[0].memory.ordinal):  # other threads ask, too
-            return flag.is_known() or self._flag is None  # it may have been given back meanwhile
+            return flag.is_done() or self._flag is None  # it may have been given back meanwhile
 
     def result(self) -> bool:
         """Wait for the answer."""
@@ -52,28 +52,28 @@ class Pending:
             return self._answer
 
 
-def ask_allclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Pending:
+def start_allclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Pending:
     """Start to compare all elements of two arrays."""
     x, y = operands(a, b, ("a", "b"))
-    return ask(x, y, _tolerance(rtol, "rtol"), _tolerance(atol, "atol"), equal_nan)
+    return start_search(x, y, _tolerance(rtol, "rtol"), _tolerance(atol, "atol"), equal_nan)
 
 
-def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pending:
+def start_search(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pending:
     """Start to compare all elements of two arrays; nobody waits before the answer is asked for."""
     shape = common_shape(x, y, ("a", "b"))
     size = prod(shape)
     if size == 0:
         return Pending(x, y, None)
     with target.on(x.memory.ordinal):
-        places = places_of([o.broadcast(shape) for o in (x, y)], any_order=True)
+        memory = memory_layout([o.broadcast(shape) for o in (x, y)], any_order=True)
         kinds, itemsize = (x.kind, y.kind), max(x.itemsize, y.itemsize)
-        kernel, blocks = _search(kinds, itemsize, places.flat, size, x.memory.ordinal)
+        kernel, blocks = _search(kinds, itemsize, memory.flat, size, x.memory.ordinal)
         flag = target.borrow(target.Flag, x.memory.ordinal)
-        arrays = *places.vectors((x, y)), places.layout, size
+        arrays = *memory.vectors((x, y)), memory.indexing, size
         numbers = rtol, atol, bool(equal_nan)
-        found = *flag.arrays, flag.next_call()
+        signal = *flag.arrays, flag.next_call()
         stream = x.stream
-        target.launch(kernel, blocks, stream, *arrays, *numbers, *found)
+        target.launch(kernel, blocks, stream, *arrays, *numbers, *signal)
         flag.follow(stream)
     return Pending(x, y, flag)
 
@@ -83,10 +83,10 @@ def _search(
     kinds: tuple[str, str], itemsize: int, flat: bool, size: int, ordinal: int
 ) -> tuple[Any, int]:
     """Return the kernel for pairs of some kinds, and how many blocks of the current device."""
-    room = kernels.searches(set(kinds), flat)
-    layout = target.policy(itemsize, flat, room)
-    blocks = target.blocks_of(size, layout.tile, layout.blocks)
-    return kernels.apart(kinds, flat, layout), blocks
+    n_blocks = kernels.searches(set(kinds), flat)
+    policy = target.policy(itemsize, flat, n_blocks)
+    blocks = target.blocks_of(size, policy.tile, policy.blocks)
+    return kernels.any_mismatch(kinds, flat, policy), blocks
 
 
 def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
@@ -133,14 +133,14 @@ def _mark(
     """Start to write the verdict on each pair to `out`, on the stream of x."""
     if not out.size:
         return
-    places = places_of([o.broadcast(out.shape) for o in (x, y)])
+    memory = memory_layout([o.broadcast(out.shape) for o in (x, y)])
     kinds = x.kind, y.kind
     itemsize = max(kernels.LEAST_BYTES, x.itemsize, y.itemsize)
-    layout = target.policy(itemsize, places.flat, kernels.masks(set(kinds), places.flat))
-    kernel = kernels.mask(kinds, places.flat, layout)
-    arrays = *places.vectors((x, y)), places.layout, out.size
+    policy = target.policy(itemsize, memory.flat, kernels.masks(set(kinds), memory.flat))
+    kernel = kernels.mask(kinds, memory.flat, policy)
+    arrays = *memory.vectors((x, y)), memory.indexing, out.size
     filled = target.vector(out.memory, 0, out.size)
-    blocks = target.blocks_of(out.size, layout.tile, layout.blocks)
+    blocks = target.blocks_of(out.size, policy.tile, policy.blocks)
     target.launch(kernel, blocks, x.stream, *arrays, *tolerances, bool(equal_nan), filled)
 
 
@@ -148,7 +148,7 @@ def array_equal(a: Any, b: Any, equal_nan: bool) -> bool:
     """Tell whether shapes and elements are the same."""
     if tuple(getattr(a, "shape", ())) != tuple(getattr(b, "shape", ())):
         return False
-    return ask_allclose(a, b, 0.0, 0.0, equal_nan).result()
+    return start_allclose(a, b, 0.0, 0.0, equal_nan).result()
 
 
 def first_nonfinite(a: Any) -> int:
@@ -157,17 +157,17 @@ def first_nonfinite(a: Any) -> int:
     if x.size == 0 or x.kind.startswith(("bool", "int", "uint")):
         return -1
     with target.on(x.memory.ordinal):
-        places = places_of([x])
-        room = kernels.searches(set(), places.flat)  # one array takes less than two of any kind
+        memory = memory_layout([x])
+        n_blocks = kernels.searches(set(), memory.flat)  # one array takes less than two of any kind
         # Of one array twice as many elements are on their way in as many bytes.
-        layout = target.policy(max(kernels.LEAST_BYTES, x.itemsize // 2), places.flat, room)
-        kernel = kernels.first_nonfinite(x.kind, places.flat, layout)
+        policy = target.policy(max(kernels.LEAST_BYTES, x.itemsize // 2), memory.flat, n_blocks)
+        kernel = kernels.first_nonfinite(x.kind, memory.flat, policy)
         desk = target.borrow(target.Desk, x.memory.ordinal)
-        (found,) = desk.put([np.array([x.size], np.int64)], x.stream)
-        arrays = *places.vectors([x]), places.layout, x.size
-        blocks = target.blocks_of(x.size, layout.tile, layout.blocks)
-        target.launch(kernel, blocks, x.stream, *arrays, target.address_of(found))
-        position = int(desk.bring(found, x.stream)[0])
+        (lowest,) = desk.put([np.array([x.size], np.int64)], x.stream)
+        arrays = *memory.vectors([x]), memory.indexing, x.size
+        blocks = target.blocks_of(x.size, policy.tile, policy.blocks)
+        target.launch(kernel, blocks, x.stream, *arrays, target.address_of(lowest))
+        position = int(desk.bring(lowest, x.stream)[0])
         target.give_back(desk, x.memory.ordinal)
     return position if position < x.size else -1
 

@@ -17,8 +17,8 @@ from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._kernels.accumulators import COUNTS, FIRST, LENGTH, LOWEST, RANGE, words_of
 from . import target
-from .arrays import Operand, Places, common_shape, operands, places_of
-from .closeness import ask
+from .arrays import MemoryLayout, Operand, common_shape, memory_layout, operands
+from .closeness import start_search
 from .kernels import comparison as kernels
 
 
@@ -38,7 +38,7 @@ def broadcast(pair: ArrayPair) -> ArrayPair:
 
 def all_close(a: Operand, b: Operand, rtol: float, atol: float, equal_nan: bool) -> bool:
     """Give the verdict on all elements, as early as it can be had."""
-    return ask(a, b, rtol, atol, equal_nan).result()
+    return start_search(a, b, rtol, atol, equal_nan).result()
 
 
 def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
@@ -52,30 +52,30 @@ def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
     kinds = a.kind, b.kind
     ndim = len(tally.axes)
     with target.on(a.memory.ordinal):
-        places = places_of([a, b])
+        memory = memory_layout([a, b])
         itemsize = max(numba_type.bitwidth for numba_type in held) // 8
-        layout = target.policy(itemsize, places.flat, kernels.TALLIES)
-        arguments = *places.vectors((a, b)), places.layout, a.size
+        policy = target.policy(itemsize, memory.flat, kernels.TALLIES)
+        arguments = *memory.vectors((a, b)), memory.indexing, a.size
         arguments = *arguments, *kernel_arguments(pair, rule)
         lengths = tuple(int(n) for n in tally.axes[:, LENGTH])
         starts = tuple(int(n) for n in tally.axes[:, COUNTS])
         zeros = np.zeros(kernels.AXES + tally.counts.size, np.int64)
         zeros[kernels.FINITE] = a.size  # kernels subtract those that are not
         counts = target.to_device(zeros)
-        rows = target.blocks_of(a.size, layout.tile, layout.blocks)
-        width = kernels.PLACES + RANGE * ndim
+        rows = target.blocks_of(a.size, policy.tile, policy.blocks)
+        width = kernels.N_POSITIONS + RANGE * ndim
         numbers = target.empty((rows, kernels.NUMBERS), np.float64)
         ulps = target.empty(rows, np.uint64)
         where = target.empty((rows, width), np.int64)
-        found = numbers, ulps, where
-        kernel = kernels.tally(kinds, held, places.flat, ndim, layout)
-        target.launch(kernel, rows, a.stream, *arguments, lengths, starts, counts, *found)
-        target.launch(kernels.conclude(ndim, layout), 1, a.stream, rows, *found)
+        results = numbers, ulps, where
+        kernel = kernels.tally(kinds, held, memory.flat, ndim, policy)
+        target.launch(kernel, rows, a.stream, *arguments, lengths, starts, counts, *results)
+        target.launch(kernels.conclude(ndim, policy), 1, a.stream, rows, *results)
         parts = [target.fetch(x, a.stream) for x in (numbers[0], ulps[:1], where[0], counts)]
         _enter(tally, *parts)
         if tally["mismatches"]:
             tally.record["first"][0] = _first(
-                kinds, held, places, a, arguments, int(tally["mismatches"])
+                kinds, held, memory, a, arguments, int(tally["mismatches"])
             )
     return tally
 
@@ -83,17 +83,17 @@ def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
 def _first(
     kinds: tuple[str, str],
     held: Any,
-    places: Places,
+    memory: MemoryLayout,
     a: Operand,
     arguments: tuple[Any, ...],
     count: int,
 ) -> NDArray:
     """Find the first of `count` mismatches, one after the other."""
-    found = target.to_device(np.full(FIRST, a.size))
-    kernel = kernels.next_mismatch(kinds, held, places.flat)
+    mismatches = target.to_device(np.full(FIRST, a.size))
+    kernel = kernels.next_mismatch(kinds, held, memory.flat)
     for k in range(min(FIRST, count)):
-        target.launch(kernel, target.blocks_of(a.size, 1), a.stream, *arguments, k, found)
-    first = target.fetch(found, a.stream)
+        target.launch(kernel, target.blocks_of(a.size, 1), a.stream, *arguments, k, mismatches)
+    first = target.fetch(mismatches, a.stream)
     return np.where(first < a.size, first, -1)
 
 
@@ -113,7 +113,7 @@ def _enter(
         for name in fields.names or ():
             record[name] = part[name]
     tally.counts[:] = counts[kernels.AXES :]
-    ranges = where[kernels.PLACES :].reshape(-1, RANGE)
+    ranges = where[kernels.N_POSITIONS :].reshape(-1, RANGE)
     touched = ranges[:, LOWEST] >= 0
     tally.axes[touched, :RANGE] = ranges[touched]
 
@@ -123,8 +123,8 @@ def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
     if not positions:
         return []
     with target.on(pair.a.memory.ordinal):
-        given = target.to_device(np.array(positions, np.int64))
-        columns = [_gathered(x, given) for x in (pair.a, pair.b)]
+        on_device = target.to_device(np.array(positions, np.int64))
+        columns = [_gathered(x, on_device) for x in (pair.a, pair.b)]
     return [
         pair._replace(a=columns[0][k : k + 1], b=columns[1][k : k + 1])
         for k in range(len(positions))
@@ -132,8 +132,8 @@ def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
 
 
 def _gathered(x: Operand, positions: Any) -> NDArray:
-    places = places_of([x])
+    memory = memory_layout([x])
     out = target.empty(positions.shape, x.memory.dtype)
-    kernel = kernels.gather(x.kind, places.flat)
-    target.launch(kernel, 1, x.stream, *places.vectors([x]), places.layout, positions, out)
+    kernel = kernels.gather(x.kind, memory.flat)
+    target.launch(kernel, 1, x.stream, *memory.vectors([x]), memory.indexing, positions, out)
     return target.fetch(out, x.stream).view(x.dtype)

@@ -17,20 +17,20 @@ from .._execution.run import Progress
 from .._gradcheck.adapt import CheckArguments
 from . import target
 from .arrays import operand
-from .functions import Launched, Sent, arguments, compiled, launch
+from .functions import DeviceFunction, LaunchedFunction, arguments, compiled, launch
 from .kernels import differences as kernels
 
 
-def carried(given: CheckArguments, out_like: Any, inplace: Any) -> tuple[CheckArguments, Any]:
+def on_host(check: CheckArguments, out_like: Any, inplace: Any) -> tuple[CheckArguments, Any]:
     """
-    Return what was given, and what f's results are like, for arrays on the host.
+    Return a gradient check of arrays on the host, and examples of f's results there.
 
     A function compiled for a device, or one that fills arrays there, is launched; any other is
     called with arrays on the device.
     """
     target.require_device()
-    inputs = given.several
-    whole = (*inputs, *given.args)
+    inputs = check.several
+    whole = (*inputs, *check.args)
     away = [k for k, x in enumerate(whole) if on_device(x=x)]
     like = whole[away[0]] if away else None
     positions = frozenset(away)
@@ -41,30 +41,32 @@ def carried(given: CheckArguments, out_like: Any, inplace: Any) -> tuple[CheckAr
         launched = is_device_function(f) or (fills and bool(away))
         # A function that is launched has no use for arrays of the host.
         everywhere = frozenset(range(len(whole))) if launched else positions
-        return Sent(f, everywhere, len(whole), like, launched)
+        return DeviceFunction(f, everywhere, len(whole), like, launched)
 
     likes = out_like if isinstance(out_like, (tuple, list)) else (out_like,)
-    batched = given.batched
-    f = host(given.f, out_like is not None)
+    batched = check.batched
+    f = host(check.f, out_like is not None)
     if f.launched and len(likes) == 1:
-        batched = partial(_batched, given.f, as_host_array(likes[0]), f.ordinal)
-    own = {name: host(call, inplace is not None) for name, call in given.derivatives.items()}
+        batched = partial(_batched, check.f, as_host_array(likes[0]), f.ordinal)
+    derivatives = {
+        name: host(call, inplace is not None) for name, call in check.derivatives.items()
+    }
     here = tuple(as_host_array(x) if k in positions else x for k, x in enumerate(whole))
-    moved = replace(
-        given,
+    adapted = replace(
+        check,
         f=f,
         inputs=here[: len(inputs)],
         args=here[len(inputs) :],
-        derivatives=own,
+        derivatives=derivatives,
         batched=batched,
     )
     if out_like is None:
-        return moved, None
-    return moved, tuple(as_host_array(x) if on_device(x=x) else x for x in likes)
+        return adapted, None
+    return adapted, tuple(as_host_array(x) if on_device(x=x) else x for x in likes)
 
 
-def _batched(f: Any, like: NDArray, ordinal: int, position: int) -> Launched:
-    return Launched(f, position, like, False, ordinal)
+def _batched(f: Any, like: NDArray, ordinal: int, position: int) -> LaunchedFunction:
+    return LaunchedFunction(f, position, like, False, ordinal)
 
 
 # A block's copy of x is in its shared memory if it fits the 48 KiB that every device has, which
@@ -83,23 +85,23 @@ def as_host(f: Any, x: Any, options: Options) -> tuple[Any, Any, Options]:
     library = library_of(x)
     takes_arrays = options.batched or (options.out_like is None and not is_device_function(f))
     if takes_arrays and away and library is not None:
-        return Sent(f, frozenset({position}), 1 << 30, x), library.fetch(x), options
+        return DeviceFunction(f, frozenset({position}), 1 << 30, x), library.fetch(x), options
     if takes_arrays:
         msg = "a function on a device stores its results: write it as f(x, out) with out_like=, "
         msg += "or f(i, x) with rowwise=True, or f(x) of arrays of torch, jax or cupy"
         raise TypeError(msg)
-    found = operand(x, "x") if away else None
-    ordinal = found.memory.ordinal if found else 0
+    source = operand(x, "x") if away else None
+    ordinal = source.memory.ordinal if source else 0
     like = empty_like(options.out_like)
     if options.method == "cs":  # f of numbers with an imaginary part has one itself
         like = like.astype(np.promote_types(like.dtype, np.complex64))
-    launched = Launched(f, position, like, options.rowwise, ordinal)
+    launched = LaunchedFunction(f, position, like, options.rowwise, ordinal)
     if options.kwargs:
         names = ", ".join(options.kwargs)
         msg = f"a function on a device takes no keyword arguments, got {names}: use args="
         raise TypeError(msg)
     plain = replace(options, out_like=None, rowwise=False, batched=True)
-    return launched, found.to_host() if found else x, plain
+    return launched, source.to_host() if source else x, plain
 
 
 def at_home(value: Any, x: Any) -> Any:
@@ -115,7 +117,7 @@ def at_home(value: Any, x: Any) -> Any:
         return target.to_device(np.asarray(value, order="C"))
 
 
-class _Given(NamedTuple):
+class _Differentiation(NamedTuple):
     """A function, where and by which differences it is differentiated, and what that may take."""
 
     f: Any
@@ -138,8 +140,8 @@ def jacobian(f: Callable[..., Any], x: Any, options: Options) -> Any:
         return None
     target.require_device()
     away = on_device(x=x)
-    found = operand(x, "x") if away else None
-    point, scalar = as_point(found.to_host() if found else x)
+    source = operand(x, "x") if away else None
+    point, scalar = as_point(source.to_host() if source else x)
     like = empty_like(options.out_like)
     empty = not (point.size and like.size)
     if scalar or empty or modes_of(point, options.method, options.holomorphic) != REAL:
@@ -147,7 +149,7 @@ def jacobian(f: Callable[..., Any], x: Any, options: Options) -> Any:
     if like.ndim == 0 and not options.rowwise:
         msg = "out_like has no axis, and a function on a device fills an array: pass shape (1,)"
         raise ValueError(msg)
-    with target.on(found.memory.ordinal if found else 0):
+    with target.on(source.memory.ordinal if source else 0):
         limit = options.memory_limit
         if limit is None:
             limit = target.memory_for(like.size * point.size * like.itemsize)
@@ -156,13 +158,13 @@ def jacobian(f: Callable[..., Any], x: Any, options: Options) -> Any:
     steps = plan_steps(point, REAL, like.dtype, *chosen)
     progress = Progress(options.progress, point.size)
     try:
-        with target.on(found.memory.ordinal if found else 0):
-            stream = found.stream if found else target.stream(0)
+        with target.on(source.memory.ordinal if source else 0):
+            stream = source.stream if source else target.stream(0)
             table, _ = steps.tables(point, 1, 0, point.size)
             k: Any = options.argnums
             others = arguments(options.args[:k], stream), arguments(options.args[k:], stream)
             differentiate = _rows if options.rowwise else _columns
-            result = differentiate(_Given(f, point, table, others, like, stream, limit))
+            result = differentiate(_Differentiation(f, point, table, others, like, stream, limit))
             progress.add(point.size)
             if not away:
                 return target.fetch(result, stream)
@@ -173,9 +175,9 @@ def jacobian(f: Callable[..., Any], x: Any, options: Options) -> Any:
     return result if library is None else library.from_device(result, x)
 
 
-def _columns(given: _Given) -> Any:
+def _columns(problem: _Differentiation) -> Any:
     """Return the Jacobian of ``f(x, out)``."""
-    f, x, table, others, like, stream, limit = given
+    f, x, table, others, like, stream, limit = problem
     m, n = like.size, x.size
     whole = target.empty((m, n), like.dtype)
     several = table.shape[1] > 1
@@ -197,9 +199,9 @@ def _columns(given: _Given) -> Any:
     return whole.reshape(*like.shape, *x.shape)
 
 
-def _rows(given: _Given) -> Any:
+def _rows(problem: _Differentiation) -> Any:
     """Return the Jacobian of ``f(i, x)``: a view of its transpose."""
-    f, x, table, others, like, stream, limit = given
+    f, x, table, others, like, stream, limit = problem
     m, n, dtype = like.size, x.size, like.dtype.newbyteorder("=")
     transposed = target.empty((n, m), dtype)
     shared = x.nbytes if x.ndim == 1 and x.nbytes <= _SHARED_BYTES else 0
@@ -209,14 +211,14 @@ def _rows(given: _Given) -> Any:
     most = max(1, int(limit) // _SHARE // max(1, bytes_per_block))
     blocks = max(1, min(n, target.resident_of(kernel, shared), most))
     # What the kernel does not use is no memory of its own.
-    kept = target.empty((rows * blocks, m), dtype) if rows else transposed
+    buffer = target.empty((rows * blocks, m), dtype) if rows else transposed
     copies: Any = ()
     coords: Any = ()
     if not shared:
         coords = target.empty((blocks, n), x.dtype)
         copies = coords.reshape(blocks, *x.shape)
     sizes = blocks, n, m, table.shape[1]
-    filled = target.address_of(kept), target.address_of(transposed)
+    filled = target.address_of(buffer), target.address_of(transposed)
     parts = *others, *sizes, copies, coords, *filled
     here = [x.reshape(-1), table]
     launch(kernel, blocks, stream, here, *parts, by_address=True, shared=shared)

@@ -16,16 +16,16 @@ from .arrays import operand
 from .kernels import differences as kernels
 
 # A compiled function is kept until so many others have come after it.
-_KEPT = 64
+_CACHED_FUNCTIONS = 64
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED_FUNCTIONS)
 def compiled(f: Callable[..., Any]) -> Any:
     """Return a function as the kernels call it that are made for it."""
     return f if is_device_function(f) else target.device_function(f)
 
 
-class Launched:
+class LaunchedFunction:
     """A function compiled for a device, as one of batches of arguments on the host."""
 
     evaluates_points_independently = True  # each in a thread
@@ -63,7 +63,7 @@ class Launched:
             return target.fetch(values, stream)
 
 
-class Sent:
+class DeviceFunction:
     """
     A function of arrays on a device as one of arrays on the host.
 
@@ -95,15 +95,19 @@ class Sent:
             if self.launched:
                 stream = target.stream(0)
                 # They are waited for: the library may read on a stream of its own.
-                kernel, given = kernels.once(compiled(self._f)), arguments(tuple(sent), stream)
-                launch(kernel, 1, stream, [], given)
+                kernel, inputs = kernels.once(compiled(self._f)), arguments(tuple(sent), stream)
+                launch(kernel, 1, stream, [], inputs)
             else:
                 y = self._f(*sent, **kwargs)
-            for own, x in zip(args, sent, strict=True):
-                if x is not own and isinstance(own, np.ndarray) and own.flags.writeable:
+            for original, x in zip(args, sent, strict=True):
+                if (
+                    x is not original
+                    and isinstance(original, np.ndarray)
+                    and original.flags.writeable
+                ):
                     now = self._bring(x)
-                    if now.tobytes() != own.tobytes():
-                        own[...] = now
+                    if now.tobytes() != original.tobytes():
+                        original[...] = now
             return self._bring(y)
 
     def _send(self, x: Any) -> Any:
@@ -128,7 +132,7 @@ def launch(
     kernel: Any,
     blocks: int,
     stream: Any,
-    given: Sequence[NDArray],
+    arrays: Sequence[NDArray],
     *arguments: Any,
     by_address: bool = False,
     **layout: Any,
@@ -140,14 +144,14 @@ def launch(
     """
     ordinal = target.current()
     desk = target.borrow(target.Desk, ordinal)
-    told = np.zeros(2, np.int64)
-    few = desk.takes([told, *given])
-    there, *sent = desk.put([told, *given] if few else [told], stream)
+    status = np.zeros(2, np.int64)
+    few = desk.takes([status, *arrays])
+    there, *sent = desk.put([status, *arrays] if few else [status], stream)
     if not few:
-        sent = [target.to_device(x) for x in given]
-    own = [target.address_of(x) for x in (*sent, there)] if by_address else [*sent, there]
+        sent = [target.to_device(x) for x in arrays]
+    pointers = [target.address_of(x) for x in (*sent, there)] if by_address else [*sent, there]
     try:
-        target.launch(kernel, blocks, stream, *own[:-1], *arguments, own[-1], **layout)
+        target.launch(kernel, blocks, stream, *pointers[:-1], *arguments, pointers[-1], **layout)
     except NumbaError as error:
         msg = f"f cannot be compiled for a device with arguments of these types: {_reason(error)}"
         raise TypeError(msg) from error
@@ -163,8 +167,8 @@ def launch(
 
 def _reason(error: NumbaError) -> str:
     """Return the cause of a compiler's error, which comes after the stages that failed by it."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    causes = [line for line in lines if line and not line.startswith("Failed in ")]
+    stages = [line.strip() for line in str(error).splitlines()]
+    causes = [line for line in stages if line and not line.startswith("Failed in ")]
     if not causes:
         return type(error).__name__
     return " ".join(causes[: 2 if causes[0].endswith(":") else 1])
@@ -184,17 +188,17 @@ def _argument(x: Any, stream: Any) -> Any:
         return x
     if not on_device(x=x):
         return target.to_device(np.asarray(x, order="C"))
-    found = operand(x, "an argument of f")
-    memory = found.memory
+    array = operand(x, "an argument of f")
+    memory = array.memory
     if memory.ordinal != target.current():
         msg = f"an argument of f is on device {memory.ordinal}, and f runs on device "
         msg += f"{target.current()}: move one of them to the other's device"
         raise TypeError(msg)
-    if found.stream is not stream:
-        target.order(stream, found.stream)
-    if found.kind == "bfloat16":
+    if array.stream is not stream:
+        target.order(stream, array.stream)
+    if array.kind == "bfloat16":
         msg = "an argument of f has dtype bfloat16, which compiled functions do not support: "
         msg += "convert it to float32"
         raise TypeError(msg)
-    own = np.dtype(found.kind)
-    return target.view(memory.owner, memory.address, own, memory.shape, memory.strides)
+    dtype = np.dtype(array.kind)
+    return target.view(memory.owner, memory.address, dtype, memory.shape, memory.strides)

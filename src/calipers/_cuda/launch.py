@@ -15,7 +15,9 @@ from .._core.jit import checked_files, file_name, remove_older, source_stamp
 from .._core.libraries import install_command
 
 
-def kept(*variant: Any, registers: int | None = None) -> Callable[[Callable[..., Any]], Any]:
+def cached_kernel(
+    *variant: Any, registers: int | None = None
+) -> Callable[[Callable[..., Any]], Any]:
     """
     Return a decorator that compiles a kernel, or finds it compiled by an earlier process.
 
@@ -199,7 +201,7 @@ except ImportError:  # of Numba's simulator, or of a numba-cuda before it
 _NUMBERS = frozenset({int, float, bool})
 
 # Of each kernel, as long as it is there: by device, and what `_unfold` tells of arguments.
-_known: WeakKeyDictionary[Any, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[Any, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
 
 def launch(
@@ -210,9 +212,9 @@ def launch(
     numbers: list[Any] = []
     plain = core is not None and _unfold(arguments, kinds, numbers)
     key = tuple(kinds)
-    found = _known.get(kernel, {}).get(key) if plain else None
-    if found is not None:
-        core.launch(_stream(stream, ordinal), _config(*layout), found, *numbers)
+    entry = _compiled.get(kernel, {}).get(key) if plain else None
+    if entry is not None:
+        core.launch(_stream(stream, ordinal), _config(*layout), entry, *numbers)
         return
     require_driver()  # an old one says no more than that a kernel's image is invalid
     blocks, each, shared = layout
@@ -222,8 +224,8 @@ def launch(
         with contextlib.suppress(AttributeError, KeyError, TypeError):
             compiled = kernel.overloads[tuple(map(kernel.typeof_pyval, arguments))]
             if not (compiled.debug or compiled.cooperative):  # which take more
-                own = compiled._codelibrary.get_cufunc().kernel
-                _known.setdefault(kernel, {})[key] = own
+                handle = compiled._codelibrary.get_cufunc().kernel
+                _compiled.setdefault(kernel, {})[key] = handle
 
 
 def _unfold(values: tuple[Any, ...], kinds: list[Any], numbers: list[Any]) -> bool:

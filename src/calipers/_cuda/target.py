@@ -26,8 +26,8 @@ if not SIMULATOR:
         from cuda.bindings import driver
         from numba.cuda.cudadrv.driver import CudaAPIError, device_to_host, host_to_device
     except (AttributeError, ImportError) as error:
-        found = [f"{name} {version(name)}" for name in ("numba-cuda", "numba", "numpy")]
-        msg = f"{', '.join(found)} do not work together ({error}): "
+        versions = [f"{name} {version(name)}" for name in ("numba-cuda", "numba", "numpy")]
+        msg = f"{', '.join(versions)} do not work together ({error}): "
         msg += install_command()
         raise ImportError(msg) from error
     _DEVICE_OF_POINTER = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
@@ -64,17 +64,17 @@ def memory_of(x: Any, stream: int | None = None) -> Memory:
     if SIMULATOR:
         array = x._ary
         return Memory(x, array.ctypes.data, array.dtype, array.shape, array.strides, 0, 0)
-    given = getattr(x, "__cuda_array_interface__", None)
-    if given is not None:
-        if given.get("mask") is not None:
+    interface = getattr(x, "__cuda_array_interface__", None)
+    if interface is not None:
+        if interface.get("mask") is not None:
             msg = "masked arrays on a device are not supported; pass the data"
             raise TypeError(msg)
-        dtype, shape = _dtype_of(given["typestr"]), tuple(given["shape"])
+        dtype, shape = _dtype_of(interface["typestr"]), tuple(interface["shape"])
         # Numba's own say None where axes are broadcast, too, of which memory holds one element.
-        own = x.strides if hasattr(x, "__cuda_ndarray__") else given.get("strides")
-        strides = contiguous(shape, dtype.itemsize) if own is None else own
-        address = given["data"][0]
-        named = (given.get("stream") if stream is None else stream) or 0
+        stated = x.strides if hasattr(x, "__cuda_ndarray__") else interface.get("strides")
+        strides = contiguous(shape, dtype.itemsize) if stated is None else stated
+        address = interface["data"][0]
+        named = (interface.get("stream") if stream is None else stream) or 0
         filling = 0 if named == _LEGACY_STREAM else named
         return Memory(x, address, dtype, shape, tuple(strides), filling, _ordinal(address))
     from cuda.core.utils import StridedMemoryView
@@ -180,9 +180,9 @@ def stream(pointer: int) -> Any:
 def order(after: Any, before: Any) -> None:
     """Let what one stream is given from now on wait for what another was given."""
     if not SIMULATOR:
-        given = cuda.event(timing=False)
-        given.record(before)
-        given.wait(after)
+        event = cuda.event(timing=False)
+        event.record(before)
+        event.wait(after)
 
 
 def on(ordinal: int) -> AbstractContextManager[Any]:
@@ -262,10 +262,12 @@ def _registers(kernel: Any, ordinal: int, compiled: int) -> int:
 @cache
 def _resident(ordinal: int, each: int, shared: int) -> int:
     device = cuda.gpus[ordinal]
-    own = min(each, int(device.MAX_THREADS_PER_MULTIPROCESSOR) // threads())
+    blocks = min(each, int(device.MAX_THREADS_PER_MULTIPROCESSOR) // threads())
     if shared:
-        own = min(own, max(1, device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR // (shared + _RESERVED)))
-    return own * int(device.MULTIPROCESSOR_COUNT)
+        blocks = min(
+            blocks, max(1, device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR // (shared + _RESERVED))
+        )
+    return blocks * int(device.MULTIPROCESSOR_COUNT)
 
 
 def memory_for(nbytes: int) -> int:
@@ -416,7 +418,7 @@ class Flag:
             (status,) = driver.cuEventRecord(self._ended.handle, on_stream.handle)
             _require(status)
 
-    def is_known(self) -> bool:
+    def is_done(self) -> bool:
         """Tell whether the kernel has run."""
         if self._ended is None:
             return True
@@ -439,10 +441,10 @@ _spare: defaultdict[tuple[type, int], list[Any]] = defaultdict(list)
 def borrow(kind: type[T], ordinal: int) -> T:
     """Return a flag, or a desk, on a device that no other call uses until it is given back."""
     try:
-        found: T = _spare[kind, ordinal].pop()
+        spare: T = _spare[kind, ordinal].pop()
     except IndexError:
         return kind()
-    return found
+    return spare
 
 
 def give_back(lent: Flag | Desk, ordinal: int) -> None:

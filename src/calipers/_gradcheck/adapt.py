@@ -117,7 +117,7 @@ class CheckArguments:
         1. Arrays become tensors of f's library (`translated`), or values sparse matrices.
         2. Arrays become containers (`Structure.arguments`).
         3. Arrays for the results are appended (`InPlace`), as `out_like` says.
-        4. Arrays are sent to the device, and results fetched (`carried`).
+        4. Arrays are sent to the device, and results fetched (`on_host`).
         5. The caller's f is called.
         6. A container of results becomes a tuple of arrays (`Structure.result`).
 
@@ -126,7 +126,7 @@ class CheckArguments:
         """
         arguments = self
         if arguments.on_device():
-            arguments, out_like = device_module("derivatives").carried(arguments, out_like, inplace)
+            arguments, out_like = device_module("derivatives").on_host(arguments, out_like, inplace)
         if out_like is not None:
             arguments = arguments.filling(out_like)
         if inplace is None:

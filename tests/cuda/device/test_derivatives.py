@@ -208,7 +208,7 @@ def test_points_are_evaluated_in_parts_where_memory_is_short(monkeypatch):
     pattern = sparse.csc_array(expected() != 0)
     given = {"out_like": 4, "sparsity": pattern, "target": "cuda"}
     whole = [calipers.differentiate(fill, X, method=m, **given) for m in ("3-point", "adaptive")]
-    monkeypatch.setattr(functions.Launched, "batch_bytes", 3 * (X.nbytes + 32))
+    monkeypatch.setattr(functions.LaunchedFunction, "batch_bytes", 3 * (X.nbytes + 32))
     parts = [calipers.differentiate(fill, X, method=m, **given) for m in ("3-point", "adaptive")]
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(one.value.toarray(), other.value.toarray())

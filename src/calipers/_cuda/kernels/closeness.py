@@ -15,8 +15,8 @@ from numba import cuda, types
 from ..._kernels.scalar import closeness
 from ..._kernels.scalar.closeness import reduced, sure_narrow, sure_wide
 from ..._kernels.scalar.formats import double, single
-from ..launch import Policy, kept
-from .loading import as_is, latest, loaded, loader, place_finder, rule, viewer, wrap_rule
+from ..launch import Policy, cached_kernel
+from .loading import as_is, latest, loaded, loader, locator, rule, viewer, wrap_rule
 
 close = wrap_rule(closeness.close)
 finite = wrap_rule(closeness.finite)
@@ -82,7 +82,7 @@ _view_mask = viewer("bool")
 
 
 @cache
-def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
+def any_mismatch(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     """
     Return the kernel that sets ``answer[0]`` to `epoch` if any pair is not close.
 
@@ -91,48 +91,48 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     held, as_held, sure = _quick(kinds)
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
-    own_a, own_b = (held or loaded(kind) for kind in kinds)
-    places = place_finder(flat)
+    type_a, type_b = (held or loaded(kind) for kind in kinds)
+    locate = locator(flat)
     threads, items, _ = policy
     tile = policy.tile
 
-    @kept(kinds, flat, policy, registers=policy.registers)
+    @cached_kernel(kinds, flat, policy, registers=policy.registers)
     def kernel(a, b, layout, size, rtol, atol, equal_nan, flag, answer, epoch):
         a, b = view_a(a), view_b(b)
         flag, answer = _view_flag(flag), _view_flag(answer)
-        seen = cuda.shared.array(1, types.int64)
+        latest_call = cuda.shared.array(1, types.int64)
         p = cuda.local.array(items, types.int64)
         q = cuda.local.array(items, types.int64)
-        x = cuda.local.array(items, own_a)
-        y = cuda.local.array(items, own_b)
+        x = cuda.local.array(items, type_a)
+        y = cuda.local.array(items, type_b)
         me = cuda.threadIdx.x
         low_rtol, low_atol = _lowered(rtol, atol)
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
             # The last tile looks at the last pair more than once, and needs no test of its own.
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
-                p[k], q[k] = places(i, layout)
+                p[k], q[k] = locate(i, layout)
             for k in range(items):
                 x[k] = as_held(load_a(a[p[k]]))
                 y[k] = as_held(load_b(b[q[k]]))
             # While these are on their way: has another block found something?
             if me == 0:
-                seen[0] = latest(flag, 0)
+                latest_call[0] = latest(flag, 0)
             cuda.syncthreads()
-            if seen[0] == epoch:
+            if latest_call[0] == epoch:
                 return
             clear = True
             for k in range(items):
                 clear &= sure(x[k], y[k], rtol, atol, low_rtol, low_atol, equal_nan)
-            found = np.int32(0)
+            mismatch = np.int32(0)
             if not clear:
                 for k in range(items):
                     i = min(start + me + k * threads, size - 1)
-                    here, there = places(i, layout)
+                    here, there = locate(i, layout)
                     one, other = load_a(a[here]), load_b(b[there])
                     if not close(one, other, rtol, atol, equal_nan):
-                        found = np.int32(1)
-            if cuda.syncthreads_or(found):
+                        mismatch = np.int32(1)
+            if cuda.syncthreads_or(mismatch):
                 if me == 0:
                     cuda.atomic.exch(flag, 0, epoch)
                     answer[0] = epoch
@@ -146,21 +146,21 @@ def mask(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     """Return the kernel that stores each pair's verdict."""
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
-    own_a, own_b = map(loaded, kinds)
-    places = place_finder(flat)
+    type_a, type_b = map(loaded, kinds)
+    locate = locator(flat)
     threads, items, _ = policy
     tile = policy.tile
 
-    @kept(kinds, flat, policy, registers=policy.registers)
+    @cached_kernel(kinds, flat, policy, registers=policy.registers)
     def kernel(a, b, layout, size, rtol, atol, equal_nan, out):
         a, b, out = view_a(a), view_b(b), _view_mask(out)
-        x = cuda.local.array(items, own_a)
-        y = cuda.local.array(items, own_b)
+        x = cuda.local.array(items, type_a)
+        y = cuda.local.array(items, type_b)
         me = cuda.threadIdx.x
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
-                here, there = places(i, layout)
+                here, there = locate(i, layout)
                 x[k] = load_a(a[here])
                 y[k] = load_b(b[there])
             for k in range(items):
@@ -173,26 +173,26 @@ def mask(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
 @cache
 def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
     """Return the kernel that lowers ``found[0]`` to the first NaN or infinity in C order."""
-    load, view, own = loader(kind), viewer(kind), loaded(kind)
-    places = place_finder(flat)
+    load, view, numba_type = loader(kind), viewer(kind), loaded(kind)
+    locate = locator(flat)
     threads, items, _ = policy
     tile = policy.tile
 
-    @kept(kind, flat, policy, registers=policy.registers)
-    def kernel(a, layout, size, found):
-        a, found = view(a), _view_flag(found)
-        seen = cuda.shared.array(1, types.int64)
-        x = cuda.local.array(items, own)
+    @cached_kernel(kind, flat, policy, registers=policy.registers)
+    def kernel(a, layout, size, lowest):
+        a, lowest = view(a), _view_flag(lowest)
+        lowest_yet = cuda.shared.array(1, types.int64)
+        x = cuda.local.array(items, numba_type)
         me = cuda.threadIdx.x
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
-                here, _ = places(i, layout)
+                here, _ = locate(i, layout)
                 x[k] = load(a[here])
             if me == 0:
-                seen[0] = latest(found, 0)
+                lowest_yet[0] = latest(lowest, 0)
             cuda.syncthreads()
-            if seen[0] < start:
+            if lowest_yet[0] < start:
                 return
             clear = True
             for k in range(items):
@@ -200,9 +200,9 @@ def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
             if not clear:
                 for k in range(items):
                     i = min(start + me + k * threads, size - 1)
-                    here, _ = places(i, layout)
+                    here, _ = locate(i, layout)
                     if not finite(load(a[here])):
-                        cuda.atomic.min(found, 0, i)
+                        cuda.atomic.min(lowest, 0, i)
             cuda.syncthreads()
 
     return kernel

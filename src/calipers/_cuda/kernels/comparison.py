@@ -39,9 +39,9 @@ from ..._kernels.scalar.reductions import (
     two_sum,
     united_range,
 )
-from ..launch import Policy, kept
+from ..launch import Policy, cached_kernel
 from .closeness import finite
-from .loading import latest, loader, place_finder, rule, viewer, wrap_rule
+from .loading import latest, loader, locator, rule, viewer, wrap_rule
 
 # A thread, a block and the whole pass fill parts of a record: counts, which are followed by those
 # of each axis; numbers, of binary64; and positions, which are followed by the range of mismatches
@@ -80,7 +80,7 @@ DIFFERENCE, REFERENCE = (word_of(NUMBER_FIELDS, name) for name in SQUARES)
 NUMBERS = words_of(NUMBER_FIELDS)
 
 ULP_AT = word_of(POSITION_FIELDS, "ulp_at")
-PLACES = words_of(POSITION_FIELDS)
+N_POSITIONS = words_of(POSITION_FIELDS)
 
 # The results of a thread take most of its registers: a multiprocessor has room for two blocks.
 TALLIES = 2
@@ -131,15 +131,17 @@ def widen(spans, at, low, high, step):
 
 
 @cuda.jit(device=True)
-def lead(values, places):
+def lead(values, positions):
     """Move the largest of a block's values, and its first position, to the front."""
     me = cuda.threadIdx.x
     half = cuda.blockDim.x // 2
     while half:
         cuda.syncthreads()
-        if me < half and precedes(values[me + half], places[me + half], values[me], places[me]):
+        if me < half and precedes(
+            values[me + half], positions[me + half], values[me], positions[me]
+        ):
             values[me] = values[me + half]
-            places[me] = places[me + half]
+            positions[me] = positions[me + half]
         half //= 2
     cuda.syncthreads()
 
@@ -181,25 +183,25 @@ def uniter(threads: int, ndim: int) -> Any:
     def unite(row, numbers, ulp, where, all_numbers, all_ulps, all_where):
         values = cuda.shared.array(threads, types.float64)
         steps = cuda.shared.array(threads, types.uint64)
-        places = cuda.shared.array(threads, types.int64)
+        positions = cuda.shared.array(threads, types.int64)
         sums = cuda.shared.array(doubled, types.float64)
         ranges = cuda.shared.array(whole, types.int64)
         me = cuda.threadIdx.x
         for k in range(BEST):
             values[me] = numbers[k]
-            places[me] = where[k] if k < ULP_AT else 0
-            lead(values, places)
+            positions[me] = where[k] if k < ULP_AT else 0
+            lead(values, positions)
             if me == 0:
                 all_numbers[row, k] = values[0]
                 if k < ULP_AT:
-                    all_where[row, k] = places[0]
+                    all_where[row, k] = positions[0]
             cuda.syncthreads()
         steps[me] = ulp
-        places[me] = where[ULP_AT]
-        lead(steps, places)
+        positions[me] = where[ULP_AT]
+        lead(steps, positions)
         if me == 0:
             all_ulps[row] = steps[0]
-            all_where[row, ULP_AT] = places[0]
+            all_where[row, ULP_AT] = positions[0]
         for k in range(BEST, NUMBERS, 2):
             sums[2 * me] = numbers[k]
             sums[2 * me + 1] = numbers[k + 1]
@@ -209,7 +211,7 @@ def uniter(threads: int, ndim: int) -> Any:
                 all_numbers[row, k + 1] = sums[1]
             cuda.syncthreads()
         for axis in range(ndim):
-            at = PLACES + RANGE * axis
+            at = N_POSITIONS + RANGE * axis
             for k in range(RANGE):
                 ranges[RANGE * me + k] = where[at + k]
             span(ranges)
@@ -250,7 +252,7 @@ def note(i, lengths, starts, where, counts):
     for axis in range(len(lengths) - 1, -1, -1):
         k = i % lengths[axis]
         i //= lengths[axis]
-        widen(where, PLACES + RANGE * axis, k, k, 0)
+        widen(where, N_POSITIONS + RANGE * axis, k, k, 0)
         if starts[axis] >= 0:
             cuda.atomic.add(counts, AXES + starts[axis] + k, 1)
 
@@ -277,13 +279,13 @@ def tally(
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
     held_a, held_b = held
-    places = place_finder(flat)
+    locate = locator(flat)
     threads, items, _ = policy
     tile = policy.tile
     unite = uniter(threads, ndim)
-    width = PLACES + RANGE * ndim
+    width = N_POSITIONS + RANGE * ndim
 
-    @kept(kinds, held, flat, ndim, policy, registers=policy.registers)
+    @cached_kernel(kinds, held, flat, ndim, policy, registers=policy.registers)
     def kernel(
         a, b, layout, size, rtol, atol, max_ulp, equal_nan, shift, unit,
         lengths, starts, counts, all_numbers, all_ulps, all_where,
@@ -307,16 +309,16 @@ def tally(
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
-                p, q = places(i, layout)
+                p, q = locate(i, layout)
                 x[k] = load_a(a[p])
                 y[k] = load_b(b[q])
             for k in range(items):
                 i = start + me + k * threads
                 if i >= size:
                     break
-                d, modulus, bound, apart, usual = measure(x[k], y[k], rtol, atol, shift, unit)
+                d, modulus, bound, n_ulps, usual = measure(x[k], y[k], rtol, atol, shift, unit)
                 if usual:
-                    wrong = apart > np.uint64(max_ulp) if max_ulp >= 0 else d > bound
+                    wrong = n_ulps > np.uint64(max_ulp) if max_ulp >= 0 else d > bound
                 else:
                     wrong = not acceptable(x[k], y[k], rtol, atol, max_ulp, equal_nan, shift, unit)
                 if wrong:
@@ -334,8 +336,8 @@ def tally(
                 add_square(numbers, REFERENCE, modulus, shifted)
                 excess, relative = lowered(numbers[EXCESS]), lowered(numbers[RELATIVE])
                 more = may_lead(d, bound, modulus, excess, relative)
-                if more or d > numbers[ABSOLUTE] or apart > ulp or not usual:
-                    excess, absolute, relative, apart = weigh(
+                if more or d > numbers[ABSOLUTE] or n_ulps > ulp or not usual:
+                    excess, absolute, relative, n_ulps = weigh(
                         x[k], y[k], rtol, atol, max_ulp, shift, unit
                     )
                     if excess > numbers[EXCESS]:
@@ -347,8 +349,8 @@ def tally(
                     if relative > numbers[RELATIVE]:
                         numbers[RELATIVE] = relative
                         where[RELATIVE] = i
-                    if apart > ulp:
-                        ulp = apart
+                    if n_ulps > ulp:
+                        ulp = n_ulps
                         where[ULP_AT] = i
                 short = exceeds(d, modulus, rtol, numbers[PASSING_ATOL])
                 short |= exceeds(d, modulus, numbers[PASSING_RTOL], atol)
@@ -357,7 +359,7 @@ def tally(
                     numbers[PASSING_ATOL] = raised(x[k], y[k], passing, rtol, False)
                     passing = numbers[PASSING_RTOL]
                     numbers[PASSING_RTOL] = raised(x[k], y[k], passing, atol, True)
-                power = bucket(np.uint64(apart))
+                power = bucket(np.uint64(n_ulps))
                 if power != latest:
                     if run:
                         cuda.atomic.add(block_counts, HISTOGRAM + latest, run)
@@ -380,9 +382,9 @@ def conclude(ndim: int, policy: Policy) -> Any:
     """Return the kernel of one block that combines the rows of all blocks in the first."""
     threads = policy.threads
     unite = uniter(threads, ndim)
-    width = PLACES + RANGE * ndim
+    width = N_POSITIONS + RANGE * ndim
 
-    @kept(ndim, policy)
+    @cached_kernel(ndim, policy)
     def kernel(rows, all_numbers, all_ulps, all_where):
         if cuda.blockIdx.x > 0:
             return
@@ -404,7 +406,7 @@ def conclude(ndim: int, policy: Policy) -> Any:
             for k in range(BEST, NUMBERS, 2):
                 add(numbers, k, all_numbers[row, k], all_numbers[row, k + 1])
             for axis in range(ndim):
-                at = PLACES + RANGE * axis
+                at = N_POSITIONS + RANGE * axis
                 low, high = all_where[row, at + LOWEST], all_where[row, at + HIGHEST]
                 widen(where, at, low, high, all_where[row, at + STEP])
         cuda.syncthreads()
@@ -419,22 +421,22 @@ def next_mismatch(kinds: tuple[str, str], held: tuple[Any, Any], flat: bool) -> 
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
     held_a, held_b = held
-    places = place_finder(flat)
+    locate = locator(flat)
 
-    @kept(kinds, held, flat)
-    def kernel(a, b, layout, size, rtol, atol, max_ulp, equal_nan, shift, unit, k, found):
+    @cached_kernel(kinds, held, flat)
+    def kernel(a, b, layout, size, rtol, atol, max_ulp, equal_nan, shift, unit, k, mismatches):
         a, b = view_a(a), view_b(b)
         x = cuda.local.array(1, held_a)
         y = cuda.local.array(1, held_b)
-        first = found[k - 1] + 1 if k else 0
+        first = mismatches[k - 1] + 1 if k else 0
         for i in range(first + cuda.grid(1), size, cuda.gridsize(1)):
-            if latest(found, k) < i:
+            if latest(mismatches, k) < i:
                 return
-            p, q = places(i, layout)
+            p, q = locate(i, layout)
             x[0] = load_a(a[p])
             y[0] = load_b(b[q])
             if not acceptable(x[0], y[0], rtol, atol, max_ulp, equal_nan, shift, unit):
-                cuda.atomic.min(found, k, i)
+                cuda.atomic.min(mismatches, k, i)
                 return
 
     return kernel
@@ -443,13 +445,13 @@ def next_mismatch(kinds: tuple[str, str], held: tuple[Any, Any], flat: bool) -> 
 @cache
 def gather(kind: str, flat: bool) -> Any:
     """Return the kernel that copies the elements at some positions."""
-    places, view = place_finder(flat), viewer(kind)
+    locate, view = locator(flat), viewer(kind)
 
-    @kept(kind, flat)
+    @cached_kernel(kind, flat)
     def kernel(a, layout, positions, out):
         a = view(a)
         for k in range(cuda.grid(1), positions.size, cuda.gridsize(1)):
-            here, _ = places(positions[k], layout)
+            here, _ = locate(positions[k], layout)
             out[k] = a[here]
 
     return kernel

@@ -15,7 +15,7 @@ from ..launch import CALLING
 from .loading import plain_viewer
 
 # Kernels of a function, which is compiled for the device, are kept until so many others have come.
-_KEPT = 64
+_CACHED_KERNELS = 64
 _LIMIT = {} if config.ENABLE_CUDASIM else {"max_registers": CALLING}  # which it does not know
 
 
@@ -23,26 +23,26 @@ _LIMIT = {} if config.ENABLE_CUDASIM else {"max_registers": CALLING}  # which it
 # their end. On a device an error that f raises ends its thread, and says nothing.
 CHANGED, UNFINISHED = range(2)
 
-_view_table, _view_told = plain_viewer("float64"), plain_viewer("int64")
+_view_table, _view_status = plain_viewer("float64"), plain_viewer("int64")
 
 
 @cuda.jit(device=True)
-def begin(left, told):
+def begin(left, status):
     """Count a block as unfinished."""
     if cuda.threadIdx.x == 0:
         left[0] = cuda.blockDim.x
-        cuda.atomic.add(told, UNFINISHED, 1)
+        cuda.atomic.add(status, UNFINISHED, 1)
     cuda.syncthreads()
 
 
 @cuda.jit(device=True)
-def end(left, told):
+def end(left, status):
     """Count a block as finished once the last of its threads is."""
     if cuda.atomic.add(left, 0, -1) == 1:
-        cuda.atomic.add(told, UNFINISHED, -1)
+        cuda.atomic.add(status, UNFINISHED, -1)
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED_KERNELS)
 def fill_columns(f: Any) -> Any:
     """
     Return the kernel that differentiates ``f(x, out)``, a thread for each column.
@@ -53,14 +53,15 @@ def fill_columns(f: Any) -> Any:
 
     @cuda.jit
     def kernel(
-        x, table, before, after, copies, coords, uppers, above, lowers, below, out, jacobian, told,
+        x, table, before, after, copies, coords, uppers, above, lowers, below, out, jacobian,
+        status,
     ):  # fmt: skip
         left = cuda.shared.array(1, types.int32)
-        begin(left, told)
+        begin(left, status)
         lane = cuda.grid(1)
         lanes = coords.shape[1]
         if lane >= lanes:
-            end(left, told)
+            end(left, status)
             return
         for i in range(x.size):
             coords[i, lane] = x[i]
@@ -95,13 +96,13 @@ def fill_columns(f: Any) -> Any:
                         jacobian[i, k] += (above[i, lane] - below[i, lane]) * weight
         for i in range(x.size):
             if coords[i, lane] != x[i] and x[i] == x[i]:
-                told[CHANGED] = 1
-        end(left, told)
+                status[CHANGED] = 1
+        end(left, status)
 
     return kernel
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED_KERNELS)
 def compute_rows(f: Any, dtype: str, out: str, shared: bool) -> Any:
     """
     Return the kernel that differentiates ``f(i, x)``, a thread for each entry of a block's column.
@@ -113,29 +114,29 @@ def compute_rows(f: Any, dtype: str, out: str, shared: bool) -> Any:
     """
 
     view_x, view_y = plain_viewer(dtype), plain_viewer(out)
-    own_x, own_y = from_dtype(np.dtype(dtype)), from_dtype(np.dtype(out))
+    type_x, type_y = from_dtype(np.dtype(dtype)), from_dtype(np.dtype(out))
 
     @cuda.jit(**_LIMIT)
     def kernel(
-        x, table, before, after, blocks, n, m, pairs, copies, coords, kept, transposed, told,
+        x, table, before, after, blocks, n, m, pairs, copies, coords, buffer, transposed, status,
     ):  # fmt: skip
-        x, table, told = view_x(x), _view_table(table), _view_told(told)
-        kept, transposed = view_y(kept), view_y(transposed)
+        x, table, status = view_x(x), _view_table(table), _view_status(status)
+        buffer, transposed = view_y(buffer), view_y(transposed)
         block, me, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
         if block >= blocks:
             return
         left = cuda.shared.array(1, types.int32)
-        begin(left, told)
+        begin(left, status)
         if shared:
-            point = cuda.shared.array(0, own_x)
-            own = point
+            point = cuda.shared.array(0, type_x)
+            block_x = point
         else:
             point = copies[block]
-            own = coords[block]
+            block_x = coords[block]
         # As it is stored: f may compute in more digits.
-        held = cuda.local.array(1, own_y)
+        held = cuda.local.array(1, type_y)
         for i in range(me, n, threads):
-            own[i] = x[i]
+            block_x[i] = x[i]
         at_x, at_top = block * m, (blocks + block) * m
         at_base = False
         for k in range(block, n, blocks):
@@ -151,84 +152,84 @@ def compute_rows(f: Any, dtype: str, out: str, shared: bool) -> Any:
                 sided = bottom == x[k]
                 # At x, at the top, and at the bottom. The first is the bottom of one-sided columns,
                 # and the same for all of them.
-                for side in range(0 if sided and not at_base else 1, 2 if sided else 3):
+                for node in range(0 if sided and not at_base else 1, 2 if sided else 3):
                     cuda.syncthreads()
                     if me == 0:
-                        own[k] = x[k] if side == 0 else top if side == 1 else bottom
+                        block_x[k] = x[k] if node == 0 else top if node == 1 else bottom
                     cuda.syncthreads()
                     for i in range(me, m, threads):
                         held[0] = f(*((i,) + before + (point,) + after))
                         value = held[0]
-                        if side == 0:
-                            kept[at_x + i] = value
-                        elif side == 1 and sided:
-                            change = (value - kept[at_x + i]) * weight
+                        if node == 0:
+                            buffer[at_x + i] = value
+                        elif node == 1 and sided:
+                            change = (value - buffer[at_x + i]) * weight
                             transposed[row + i] = change if p == 0 else transposed[row + i] + change
-                        elif side == 1 and p == 0:
+                        elif node == 1 and p == 0:
                             transposed[row + i] = value
-                        elif side == 1:
-                            kept[at_top + i] = value
+                        elif node == 1:
+                            buffer[at_top + i] = value
                         elif p == 0:
                             transposed[row + i] = (transposed[row + i] - value) * weight
                         else:
-                            transposed[row + i] += (kept[at_top + i] - value) * weight
+                            transposed[row + i] += (buffer[at_top + i] - value) * weight
                 at_base |= sided
             cuda.syncthreads()
             if me == 0:
-                own[k] = x[k]
+                block_x[k] = x[k]
         cuda.syncthreads()
         for i in range(me, n, threads):
-            if own[i] != x[i] and x[i] == x[i]:
-                told[CHANGED] = 1
-        end(left, told)
+            if block_x[i] != x[i] and x[i] == x[i]:
+                status[CHANGED] = 1
+        end(left, status)
 
     return kernel
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED_KERNELS)
 def fill_values(f: Any) -> Any:
     """Return the kernel that evaluates ``f(x, out)``, a thread for each point."""
 
     @cuda.jit
-    def kernel(points, before, after, values, told):
+    def kernel(points, before, after, values, status):
         left = cuda.shared.array(1, types.int32)
-        begin(left, told)
+        begin(left, status)
         for k in range(cuda.grid(1), points.shape[0], cuda.gridsize(1)):
             point, value = points[k], values[k]
             f(*(before + (point,) + after + (value,)))
-        end(left, told)
+        end(left, status)
 
     return kernel
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED_KERNELS)
 def compute_values(f: Any) -> Any:
     """Return the kernel that evaluates ``f(i, x)``, a thread for each value of each point."""
 
     @cuda.jit
-    def kernel(points, before, after, values, told):
+    def kernel(points, before, after, values, status):
         left = cuda.shared.array(1, types.int32)
-        begin(left, told)
+        begin(left, status)
         rows = values.shape[1]
         for k in range(cuda.grid(1), values.size, cuda.gridsize(1)):
             i = k % rows
             point = points[k // rows]
             values[k // rows, i] = f(*((i,) + before + (point,) + after))
-        end(left, told)
+        end(left, status)
 
     return kernel
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED_KERNELS)
 def once(f: Any) -> Any:
     """Return the kernel that calls a function in one thread."""
 
     @cuda.jit
-    def kernel(arguments, told):
+    def kernel(arguments, status):
         left = cuda.shared.array(1, types.int32)
-        begin(left, told)
+        begin(left, status)
         if cuda.grid(1) == 0:
             f(*arguments)
-        end(left, told)
+        end(left, status)
 
     return kernel

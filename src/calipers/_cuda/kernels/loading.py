@@ -51,11 +51,11 @@ def _reading_anew() -> Any:
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             view = context.make_array(array)(context, builder, args[0])
-            place = builder.ptrtoint(builder.gep(view.data, [args[1]]), ir.IntType(64))
+            address = builder.ptrtoint(builder.gep(view.data, [args[1]]), ir.IntType(64))
             kind = ir.FunctionType(ir.IntType(bits), [ir.IntType(64)])
             text, register = f"ld.relaxed.gpu.global.b{bits} $0, [$1];", {32: "r", 64: "l"}[bits]
             asm = ir.InlineAsm(kind, text, f"={register},l,~{{memory}}", side_effect=True)
-            return builder.call(asm, [place])
+            return builder.call(asm, [address])
 
         return array.dtype(array, i), codegen
 
@@ -115,8 +115,8 @@ def plain_viewer(dtype: str) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             array = context.make_array(vector)(context, builder)
             element = context.get_data_type(vector.dtype)
-            place = builder.inttoptr(args[0], element.as_pointer(_GLOBAL))
-            array.data = builder.addrspacecast(place, array.data.type)
+            pointer = builder.inttoptr(args[0], element.as_pointer(_GLOBAL))
+            array.data = builder.addrspacecast(pointer, array.data.type)
             return array._getvalue()
 
         return vector(address), codegen
@@ -147,6 +147,6 @@ def _strided(i, layout):
     return p + i * a_steps[1], q + i * b_steps[1]
 
 
-def place_finder(flat: bool) -> Any:
+def locator(flat: bool) -> Any:
     """Return what finds elements: at once, or by their indices."""
     return _flat if flat else _strided
