@@ -26,7 +26,7 @@ from ._core.protocols import NDArray
 from ._core.report import Report, index_text, labelled
 from ._core.types import PyTree
 from ._diagnose.callables import Result
-from ._diagnose.error_units import difference, rms_of
+from ._diagnose.error_units import difference, finite_rms
 from ._diagnose.inputs import as_inputs
 from ._gradcheck.report import CalipersWarning
 from ._probes.trials import (
@@ -268,7 +268,7 @@ def _reason(comparison: Trial) -> str:
 
 def _worst(result: Result, expected: Result, unit: NDArray) -> str:
     """Name the element with the largest difference, in units of the expected rounding error."""
-    units = np.concatenate([np.maximum(u, rms_of(u)) for u in expected.split(unit)])
+    units = np.concatenate([np.maximum(u, finite_rms(u)) for u in expected.split(unit)])
     with np.errstate(all="ignore"):
         errors = np.abs(difference(result, expected)) / units
     errors[np.isnan(errors)] = np.where(units > 0, np.inf, 0.0)[np.isnan(errors)]

@@ -19,12 +19,12 @@ from ._core.arguments import as_integer, brief, is_integer
 from ._core.containers import as_tuple
 from ._core.types import ArrayLike, DTypeLike, PyTree
 from ._diagnose.inputs import NestedInputs, as_inputs
-from ._probes.conditioning import Condition, of_function, of_matrix
-from ._probes.exactness import Exact, of_exact
-from ._probes.layers import Layer, Layers, of_layers
-from ._probes.ranges import Range, of_range
-from ._probes.summation import SummationOrder, of_summation
-from ._probes.trials import Trial, Trials, of_batch, of_layout, of_repeats
+from ._probes.conditioning import Condition, function_condition, matrix_condition
+from ._probes.exactness import Exact, compare_exact
+from ._probes.layers import Layer, Layers, compare_layers
+from ._probes.ranges import Range, find_range_loss
+from ._probes.summation import SummationOrder, find_summation_order
+from ._probes.trials import Trial, Trials, compare_batch, compare_layouts, compare_repeats
 
 __all__ = [
     "Condition",
@@ -110,7 +110,7 @@ def batch(
         got = " and ".join(map(str, sorted(rows))) or "none"
         msg = f"the inputs named by batch={chosen} must have the same number of rows, at least 2; "
         raise ValueError(msg + f"got {got}")
-    return of_batch(f, inputs, chosen, as_integer(seed, "seed") % 2**64)
+    return compare_batch(f, inputs, chosen, as_integer(seed, "seed") % 2**64)
 
 
 def layout(f: Callable[..., Any], inputs: PyTree) -> Trials:
@@ -155,7 +155,7 @@ def layout(f: Callable[..., Any], inputs: PyTree) -> Trials:
     if not any(isinstance(x, np.ndarray) for x in as_inputs(NestedInputs(as_tuple(inputs)).leaves)):
         msg = f"inputs must hold an array, got {brief(inputs)}"
         raise ValueError(msg)
-    return of_layout(f, inputs)
+    return compare_layouts(f, inputs)
 
 
 def repeat(f: Callable[..., Any], inputs: PyTree, times: int = 3) -> Trials:
@@ -199,7 +199,7 @@ def repeat(f: Callable[..., Any], inputs: PyTree, times: int = 3) -> Trials:
     if not is_integer(times) or times < 2:
         msg = f"times must be an integer of at least 2, got {times!r}"
         raise ValueError(msg)
-    return of_repeats(f, inputs, times)
+    return compare_repeats(f, inputs, times)
 
 
 def range(f: Callable[..., Any], inputs: PyTree) -> Range:
@@ -243,7 +243,7 @@ def range(f: Callable[..., Any], inputs: PyTree) -> Range:
     >>> probes.range(norm, np.full(2, 3.0, np.float32)).kind
     'FITS'
     """
-    return of_range(f, inputs)
+    return find_range_loss(f, inputs)
 
 
 def condition(f: Callable[..., Any] | ArrayLike, inputs: PyTree | None = None) -> Condition:
@@ -293,11 +293,11 @@ def condition(f: Callable[..., Any] | ArrayLike, inputs: PyTree | None = None) -
         if inputs is None:
             msg = "inputs are missing: pass the arguments that f is called with"
             raise TypeError(msg)
-        return of_function(f, inputs)
+        return function_condition(f, inputs)
     if inputs is not None:
         msg = f"f must be callable if inputs are passed, got {type(f).__name__}: {brief(f)}"
         raise TypeError(msg)
-    return of_matrix(f)
+    return matrix_condition(f)
 
 
 def exact(
@@ -350,7 +350,7 @@ def exact(
     >>> bool(probes.exact(np.matmul, lambda a, b: a[:, 1:] @ b[1:], [(8, 100), (100, 3)]))
     False
     """
-    return of_exact(f, g, inputs, dtype, as_integer(seed, "seed"))
+    return compare_exact(f, g, inputs, dtype, as_integer(seed, "seed"))
 
 
 def summation_order(
@@ -411,7 +411,7 @@ def summation_order(
     if form not in ("float32", "float64"):
         msg = f"dtype must be float32 or float64, got {form:.60}: other dtypes count too few ones"
         raise ValueError(msg)
-    return of_summation(f, n, form)
+    return find_summation_order(f, n, form)
 
 
 def layers(
@@ -458,4 +458,4 @@ def layers(
     >>> probes.layers(bad, good, np.linspace(0, 1, 5)).first.name
     'center'
     """
-    return of_layers(fs, gs, x)
+    return compare_layers(fs, gs, x)

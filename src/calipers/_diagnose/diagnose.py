@@ -17,18 +17,18 @@ from .._core.dtypes import ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, Widens
 from .callables import Budget, BudgetError, Implementation, Result
-from .error_units import ErrorNorms, error_norms, rms_of
+from .error_units import ErrorNorms, error_norms, finite_rms
 from .evidence import Evidence
 from .inputs import (
     NestedInputs,
     as_inputs,
-    format_of,
-    format_of_results,
+    infer_precision,
+    infer_result_precision,
     is_perturbable,
     longest_axis,
 )
-from .isolate import in_a_process
-from .report import Diagnosis, diagnosis_of
+from .isolate import run_in_process
+from .report import Diagnosis, build_diagnosis
 from .rules import decide, with_integers_as_numbers
 from .verdict import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict, Worst
 
@@ -157,7 +157,7 @@ def diagnose(
     nest = NestedInputs(as_tuple(inputs))
     names = [f"input {title}" for title in nest.titles]
     arrays = as_inputs(nest.leaves, names)
-    form = format_of(arrays, dtype, names)
+    form = infer_precision(arrays, dtype, names)
     wide, reference = _widening(float64)
     length = _length(reduction, arrays)
     allowance = Budget(_calls(budget))
@@ -184,14 +184,14 @@ def diagnose(
     try:
         if not isolate:
             return _judged(evidence, started, by_results)
-        outcome = in_a_process(partial(_sent, evidence, started, by_results), implementations)
+        outcome = run_in_process(partial(_sent, evidence, started, by_results), implementations)
     finally:
         allowance.end()
     if isinstance(outcome, Diagnosis):
         return replace(outcome, inputs=evidence.inputs)
     error = Result(error=RuntimeError(outcome.reason))
     evidence.result_f, evidence.result_g = error, error
-    return diagnosis_of(Verdict(RAISES, outcome.reason), evidence, time.perf_counter() - started)
+    return build_diagnosis(Verdict(RAISES, outcome.reason), evidence, time.perf_counter() - started)
 
 
 @np.errstate(all="ignore")
@@ -199,13 +199,13 @@ def _judged(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
     """Apply the rules; `by_results` takes the working precision from the results."""
     try:
         if by_results:
-            evidence.form = format_of_results(evidence.result_f, evidence.result_g)
+            evidence.form = infer_result_precision(evidence.result_f, evidence.result_g)
         verdict, evidence = with_integers_as_numbers(evidence, decide(evidence))
     except BudgetError:
         spent = evidence.f.budget.limit
         evidence.evidence["budget"] = spent
         verdict = Verdict(SUSPECT, f"undecided after {spent} calls; pass a larger budget")
-    return diagnosis_of(verdict, evidence, time.perf_counter() - started)
+    return build_diagnosis(verdict, evidence, time.perf_counter() - started)
 
 
 def _sent(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
@@ -339,7 +339,7 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
         shapes = f"{actual.shape}, {expected.shape} and {reference.shape}"
         msg = f"actual, expected and reference must be of one shape, got {shapes}"
         raise ValueError(msg)
-    form = format_of((actual, expected), None, ("actual", "expected"))
+    form = infer_precision((actual, expected), None, ("actual", "expected"))
     allowance = Budget(2)
     first = Implementation("f", lambda: actual, (), allowance)
     second = Implementation("g", lambda: expected, (), allowance)
@@ -349,13 +349,13 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
     results = [first(()), second(())]
     r = Result((reference,))
     numbers = r.numbers(np.float64)
-    unit = ROUNDOFF[form] * np.hypot(numbers, rms_of(numbers))
+    unit = ROUNDOFF[form] * np.hypot(numbers, finite_rms(numbers))
     unit = np.maximum(unit, SMALLEST.get(form, 0.0) / 2)  # half the spacing of subnormal numbers
     unit[~np.isfinite(unit)] = np.inf
     e = Evidence(first, second, (actual, expected, reference), form)
     e.set_results(results[0], results[1], r, unit)
     sizes = [error_norms(e.deviation(result), unit) for result in results]
-    diagnosis = diagnosis_of(_by_arrays(e, sizes, results), e, time.perf_counter() - started)
+    diagnosis = build_diagnosis(_by_arrays(e, sizes, results), e, time.perf_counter() - started)
     return replace(diagnosis, calls={}, names=("actual", "expected"))
 
 

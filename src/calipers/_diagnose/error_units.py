@@ -133,13 +133,13 @@ def worst_error_norms(like: Result, d: NDArray, unit: NDArray) -> ErrorNorms:
 
 def _scale(*arrays: NDArray) -> float:
     """Return a power of two that avoids overflow and underflow of squares."""
-    top = max(largest_of(np.abs(x)) for x in arrays)
+    top = max(largest_finite(np.abs(x)) for x in arrays)
     if top == 0 or 1e-100 < top < 1e100:
         return 1.0
     return 2.0 ** -max(-1000, min(1000, math.frexp(top)[1]))
 
 
-def largest_of(sizes: NDArray) -> float:
+def largest_finite(sizes: NDArray) -> float:
     """Return the largest finite number, or 0."""
     largest = float(sizes.max(initial=0))
     return largest if math.isfinite(largest) else float(sizes[np.isfinite(sizes)].max(initial=0))
@@ -149,11 +149,11 @@ def cosine(a: NDArray, b: NDArray, unit: NDArray) -> float:
     """Return the cosine of errors a and b, scaled by noise levels; their RMS replaces zeros."""
     if not unit.all():
         finite = unit[(unit > 0) & np.isfinite(unit)]
-        unit = np.where(unit == 0, rms_of(finite) if finite.size else 1.0, unit)
+        unit = np.where(unit == 0, finite_rms(finite) if finite.size else 1.0, unit)
     return float(COSINE[None](a, b, unit))
 
 
-def rms_of(numbers: NDArray) -> float:
+def finite_rms(numbers: NDArray) -> float:
     """Return the root mean square of the finite numbers."""
     if numbers.dtype.kind == "c":  # its square is not its squared magnitude
         numbers = np.abs(numbers)
@@ -185,13 +185,16 @@ def perturbation_rms(
         if comparable(result, here):
             d = difference(result, here)
             ADD_SQUARES[None](d, scale, sums)
-            results.append((rms_of(d), seed, result))
+            results.append((finite_rms(d), seed, result))
     by_size = sorted(results, key=lambda item: item[0])
     # With delta=0 results may be equal by chance.
     if delta and len(results) > 1 and by_size[-1][0] > _OUTLIER_FACTOR * by_size[0][0]:
         size, seed, result = by_size[-1]
         again = implementation(perturb(delta, seed, wide))
-        if not comparable(again, here) or rms_of(difference(again, result)) > _REPEAT_CHANGE * size:
+        if (
+            not comparable(again, here)
+            or finite_rms(difference(again, result)) > _REPEAT_CHANGE * size
+        ):
             implementation.is_nondeterministic = True
     spread: NDArray = np.sqrt(sums / max(1, len(results))) / scale
     return spread
@@ -275,7 +278,7 @@ def _changes_direction(
     if not comparable(near, far, here):
         return False
     begun, then = difference(near, here), difference(far, near)
-    return rms_of(then - begun) >= _NONLINEARITY * rms_of(begun)
+    return finite_rms(then - begun) >= _NONLINEARITY * finite_rms(begun)
 
 
 def choose_reference(

@@ -17,11 +17,11 @@ from .error_units import (
     choose_reference,
     difference,
     estimate_noise_level,
+    finite_rms,
     is_stepwise,
     perturbation_rms,
     require_comparable,
     result_roundoffs,
-    rms_of,
     worst_error_norms,
 )
 from .implementations import ImplementationPair
@@ -171,8 +171,8 @@ class Errors(ImplementationPair):
     def _is_stepwise(self, name: str) -> bool:
         """Return True if higher-precision results of an implementation change in steps."""
         f, g = self.wide_results.values()
-        size = rms_of(f.numbers(np.float64))
-        off = rms_of(difference(f, g)) / size if size else 0.0
+        size = finite_rms(f.numbers(np.float64))
+        off = finite_rms(difference(f, g)) / size if size else 0.0
         # Rounding to any lower precision causes relative differences between these limits.
         if not self.allowed * self.roundoff < off < HALF:
             return False

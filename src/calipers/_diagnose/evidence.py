@@ -12,7 +12,14 @@ import numpy as np
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .callables import BudgetError, Result, comparable
-from .error_units import ErrorNorms, cosine, difference, perturbation_rms, rms_of, worst_error_norms
+from .error_units import (
+    ErrorNorms,
+    cosine,
+    difference,
+    finite_rms,
+    perturbation_rms,
+    worst_error_norms,
+)
 from .errors import Errors
 from .verdict import (
     COARSEST,
@@ -214,7 +221,7 @@ class HigherPrecision:
         of a 1-ulp perturbation of the inputs.
         """
         finite = np.isfinite(self.e.scale) & np.isfinite(self.noise_level)
-        here, there = rms_of(self.e.scale[finite]), rms_of(self.noise_level[finite])
+        here, there = finite_rms(self.e.scale[finite]), finite_rms(self.noise_level[finite])
         most = self.e.roundoff / self.fine
         return min(most, max(1.0, here / there)) if there else most
 
@@ -224,7 +231,7 @@ class HigherPrecision:
 
         Norms may hide it if a few chaotic results have a much higher noise level.
         """
-        threshold = LARGE_DIFFERENCE * rms_of(self.e.result_f.numbers(np.float64))
+        threshold = LARGE_DIFFERENCE * finite_rms(self.e.result_f.numbers(np.float64))
         distance = np.abs(d)
         beyond = (distance > self.e.allowed * unit) & (distance > threshold)
         return bool(np.count_nonzero(beyond) > d.size / 2)
@@ -232,12 +239,12 @@ class HigherPrecision:
     @property
     def nondeterministic(self) -> list[str]:
         """Names of implementations whose repeated calls differ by as much as f and g."""
-        distance = rms_of(difference(*self._perturbed))
+        distance = finite_rms(difference(*self._perturbed))
         again = self._evaluate_perturbed(1.0)
         return [
             name
             for name, first, then in zip(("f", "g"), self._perturbed, again, strict=True)
-            if comparable(then, first) and rms_of(difference(first, then)) > distance / 2
+            if comparable(then, first) and finite_rms(difference(first, then)) > distance / 2
         ]
 
     @property
@@ -253,7 +260,7 @@ class HigherPrecision:
         f, g = self._evaluate_perturbed(REDRAW)
         if not self.norms.absolute or not comparable(f, g):
             return 1.0
-        return rms_of(difference(f, g)) / self.norms.absolute
+        return finite_rms(difference(f, g)) / self.norms.absolute
 
 
 _OF_SUMS = 64.0  # ulp of a term per term: well above the ulp of the sum

@@ -11,7 +11,7 @@ import numpy as np
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .callables import Implementation, Result, comparable
-from .error_units import ErrorNorms, Perturbations, difference, largest_of, rms_of
+from .error_units import ErrorNorms, Perturbations, difference, finite_rms, largest_finite
 from .inputs import perturbable
 from .verdict import ALONE
 
@@ -77,7 +77,7 @@ class ImplementationPair:
     @cached_property
     def natural_size(self) -> float:
         """Bound on the magnitude of intermediate values: the largest input, at least 1."""
-        return max([1.0, *map(largest_of, self._sizes)])
+        return max([1.0, *map(largest_finite, self._sizes)])
 
     @cached_property
     def typical_size(self) -> float:
@@ -107,7 +107,7 @@ class ImplementationPair:
             for k in perturbable(x):
                 nothing = x[k] == 0
                 some = random.standard_normal(int(np.count_nonzero(nothing)))
-                x[k][nothing] = delta * (rms_of(x[k]) or 1.0) * some
+                x[k][nothing] = delta * (finite_rms(x[k]) or 1.0) * some
         return self.f(x), self.g(x)
 
     def perturbed_difference(

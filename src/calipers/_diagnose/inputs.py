@@ -179,7 +179,7 @@ def perturbable(inputs: Sequence[Any]) -> list[int]:
     return [k for k, x in enumerate(inputs) if is_perturbable(x)]
 
 
-def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
+def checked_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
     """Return inputs as arrays; raise if there is no higher precision than theirs."""
     arrays = as_inputs(inputs, names)
     for k, x in enumerate(arrays):
@@ -193,7 +193,7 @@ def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
 _REALS = {"complex64": "float32", "complex128": "float64"}
 
 
-def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> str:
+def infer_precision(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> str:
     """Return the working precision: `dtype`, or the highest precision of the inputs."""
     if dtype is not None:
         name = name_of(dtype, ROUNDOFF)
@@ -226,7 +226,7 @@ def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> s
     return min(formats, key=lambda name: ROUNDOFF[name]) if formats else "float64"
 
 
-def format_of_results(*results: Result) -> str:
+def infer_result_precision(*results: Result) -> str:
     """Return the highest precision of results, for inputs that have none."""
     names = [
         (x.ndim > 0, _REALS.get(name, name).removesuffix("fn"))

@@ -28,13 +28,13 @@ _TASKS = "/proc/self/task"
 
 
 @dataclass(frozen=True)
-class Death:
+class ProcessFailure:
     """The reason for a missing diagnosis: a function that ended the process or did not return."""
 
     reason: str
 
 
-def in_a_process(work: Callable[[], Any], implementations: Sequence[Implementation]) -> Any:
+def run_in_process(work: Callable[[], Any], implementations: Sequence[Implementation]) -> Any:
     """
     Return the result of `work` in another process, or a Death; count the calls begun.
 
@@ -57,14 +57,14 @@ def in_a_process(work: Callable[[], Any], implementations: Sequence[Implementati
                 raise value
             calling = value
             by_name[calling].calls += 1
-        return Death(f"{calling or 'the process'} did not answer within {_TIMEOUT:.0f} s")
+        return ProcessFailure(f"{calling or 'the process'} did not answer within {_TIMEOUT:.0f} s")
     except EOFError:
         process.join()
         how = _how(process.exitcode)
         if not calling:
             msg = f"isolate=True: the process ended before it called f: {how}"
             raise RuntimeError(msg) from None
-        return Death(f"{calling} ended the process that called it: {how}")
+        return ProcessFailure(f"{calling} ended the process that called it: {how}")
     finally:
         process.join(1)  # second, once its work is done
         process.kill()

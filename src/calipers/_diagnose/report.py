@@ -16,7 +16,7 @@ from .._core.environment import fingerprint
 from .._core.protocols import NDArray
 from .._core.report import Report
 from .callables import BudgetError, comparable
-from .error_units import ErrorNorms, rms_of
+from .error_units import ErrorNorms, finite_rms
 from .evidence import Evidence
 from .text import again, details, headline, inputs_text, names_in_code, text_of
 from .verdict import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Measured errors, for the report."""
 
     evidence: dict[str, Any]
@@ -45,7 +45,7 @@ class Measured:
     reference: NDArray | None = None
 
 
-def measured(e: Evidence) -> Measured:
+def measure(e: Evidence) -> Measurement:
     """Return the errors, as far as the remaining calls allow."""
     try:
         evidence: dict[str, Any] = {"apart": _numbers(e.eta_difference)}
@@ -53,14 +53,14 @@ def measured(e: Evidence) -> Measured:
         with np.errstate(all="ignore"):
             units = np.where(e.difference == 0, 0.0, np.abs(e.difference) / e.scale)
         if e.reference is None:
-            evidence["scale"] = rms_of(e.result_f.numbers(np.float64))
-            return Measured(evidence, units)
+            evidence["scale"] = finite_rms(e.result_f.numbers(np.float64))
+            return Measurement(evidence, units)
         reference = e.reference[1].numbers(np.float64)
         evidence |= {
             "f": _numbers(e.eta_f),
             "g": _numbers(e.eta_g),
             "kappa": e.noise_level.kappa,
-            "scale": rms_of(reference),
+            "scale": finite_rms(reference),
             "measured_from": e.reference[0].name,
         }
         if e.reference[0].name in e.implementations:
@@ -69,9 +69,9 @@ def measured(e: Evidence) -> Measured:
             evidence["wide"] = _numbers(e.wide.norms)
             if e.eta_difference.absolute:
                 evidence["drop"] = e.wide.norms.absolute / e.eta_difference.absolute
-        return Measured(evidence, units, reference)
+        return Measurement(evidence, units, reference)
     except BudgetError:
-        return Measured({})
+        return Measurement({})
 
 
 def _numbers(size: ErrorNorms) -> dict[str, float | int]:
@@ -257,13 +257,13 @@ class Diagnosis(DiagnosisData, Report):
         return diagnosis_figure(self)
 
 
-def diagnosis_of(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
+def build_diagnosis(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
     are_comparable = comparable(e.result_f, e.result_g)
     worst: tuple[Worst, ...] = ()
     where = None
     evidence = dict(e.evidence)
     if are_comparable and verdict.kind != EQUAL:
-        measurement = measured(e)
+        measurement = measure(e)
         evidence.update(measurement.evidence)
         if measurement.units is not None:
             worst = _farthest(e, measurement.units, measurement.reference)
@@ -272,7 +272,7 @@ def diagnosis_of(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
                 where = _where(e, measurement.units)
     elif are_comparable:
         numbers = e.result_f.numbers(np.float64)
-        evidence["scale"] = rms_of(numbers)
+        evidence["scale"] = finite_rms(numbers)
     kinds = {name: [*y.dtypes] for name, y in e.results.items()}
     if are_comparable and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds

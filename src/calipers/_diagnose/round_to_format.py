@@ -15,19 +15,21 @@ from .._execution.passes import scan
 from .._kernels.emulation import ROUND_EACH
 
 
-def bits_of(dtype: DType) -> DType:
+def integer_dtype(dtype: DType) -> DType:
     return np.dtype(f"i{dtype.itemsize}")
 
 
 @lru_cache
-def bit_rule(fmt: str, held: DType, truncate: bool = False, flush: bool = False) -> tuple[int, ...]:
+def format_parameters(
+    fmt: str, held: DType, truncate: bool = False, flush: bool = False
+) -> tuple[int, ...]:
     """Return the parameters of a format for the kernels, which store it in float32 or float64."""
     target, widest = FORMATS[fmt], FORMATS[held.name]
     fraction = min(target.fraction, widest.fraction)
     lowest = max(target.lowest, widest.lowest) - widest.lowest + 1
 
     def bits(x: float) -> int:
-        return int(held.type(x).view(bits_of(held)))
+        return int(held.type(x).view(integer_dtype(held)))
 
     largest = bits(min(target.largest, widest.largest))
     special = 0 if target.infinity else bits(np.nan)
@@ -46,7 +48,7 @@ def _is_floating(dtype: Any) -> bool:
     return "float" in name or "complex" in name
 
 
-def held_for(x: NDArray, name: str) -> DType | None:
+def storage_dtype(x: NDArray, name: str) -> DType | None:
     """Return the dtype in which an array is rounded, or None if it is not of floating point."""
     if type(x) is not np.ndarray:
         msg = f"{name} is a {type(x).__name__}, which would lose what it adds to an array; "
@@ -67,7 +69,7 @@ def round_array(x: NDArray, rule: tuple[int, ...]) -> NDArray:
     if not (x.flags.forc and x.flags.aligned):
         x = x.copy()
     out = np.empty_like(x)
-    bits = bits_of(x.dtype)
+    bits = integer_dtype(x.dtype)
     kernel = ROUND_EACH[bits]
     pair = x.view(bits), out.view(bits)
     scan(lambda _, block, rounded: kernel(block, rule, rounded), pair, (bits, bits))
@@ -78,7 +80,9 @@ class Rounder:
     """Round floating-point values, also in containers; return others unchanged."""
 
     def __init__(self, fmt: str, truncate: bool, flush: bool) -> None:
-        self._rules = {held: bit_rule(fmt, held, truncate, flush) for held in (FLOAT32, FLOAT64)}
+        self._rules = {
+            held: format_parameters(fmt, held, truncate, flush) for held in (FLOAT32, FLOAT64)
+        }
 
     def __call__(self, x: Any, name: str) -> Any:
         if isinstance(x, list | tuple):
@@ -98,7 +102,7 @@ class Rounder:
             return result.to(x.dtype) if hasattr(result, "to") else result.astype(x.dtype)
         if isinstance(x, np.ndarray | np.generic | float | complex):
             numbers = as_array(x, name)
-            if held_for(numbers, name) is None:
+            if storage_dtype(numbers, name) is None:
                 return x
             with np.errstate(all="ignore"):
                 result = self._array(numbers, name).astype(numbers.dtype, copy=False)
@@ -112,7 +116,7 @@ class Rounder:
         return x
 
     def _array(self, x: NDArray, name: str) -> NDArray:
-        held = held_for(x, name)
+        held = storage_dtype(x, name)
         if held is None:
             return x
         if x.dtype.kind == "c":

@@ -12,7 +12,7 @@ from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import Report
 from .._diagnose.error_units import result_roundoffs
-from .._diagnose.inputs import format_of
+from .._diagnose.inputs import infer_precision
 from .trials import ProbedFunction
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Condition(Report):
         return condition_figure(self.singular_values, self.format, str(self).partition("\n")[0])
 
 
-def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
+def function_condition(f: Callable[..., Any], inputs: Any) -> Condition:
     """Measure the condition number of f by 1-ulp perturbations of the inputs."""
     probed = ProbedFunction(f, inputs)
     evidence, results = probed.evidence, probed.result.numbers(np.float64)
@@ -113,7 +113,7 @@ def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
     return Condition(kappa, _digits(kappa, evidence.roundoff), evidence.form)
 
 
-def of_matrix(matrix: Any) -> Condition:
+def matrix_condition(matrix: Any) -> Condition:
     """Compute the condition number of a matrix from its singular values."""
     a = as_dense_array(matrix, "matrix")
     if a.ndim != 2 or not a.size:
@@ -126,7 +126,7 @@ def of_matrix(matrix: Any) -> Condition:
     if bad is not None:
         msg = f"a matrix must be finite, got {a[bad]} at {bad}"
         raise ValueError(msg)
-    form = format_of((a,), None)
+    form = infer_precision((a,), None)
     wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
     values = np.linalg.svd(wide, compute_uv=False)
     kappa = float(values[0] / values[-1]) if values[-1] else math.inf

@@ -19,7 +19,13 @@ from .._core.protocols import NDArray
 from .._core.report import Report
 from .._core.threads import get_num_threads, in_parts
 from .._core.types import ArrayLike, EmulateOptions, FormatLike, RoundedPart, Rounding
-from .._diagnose.round_to_format import Rounder, bit_rule, bits_of, held_for, round_array
+from .._diagnose.round_to_format import (
+    Rounder,
+    format_parameters,
+    integer_dtype,
+    round_array,
+    storage_dtype,
+)
 from .._execution.passes import fold
 from .._kernels.emulation import CENSUS, MULTIPLY
 
@@ -344,7 +350,7 @@ def denormals(a: ArrayLike, fmt: FormatLike | None = None) -> Denormals:
     """
     refuse_sparse(a, "a")
     x = as_array(a)
-    held = held_for(x, "a")
+    held = storage_dtype(x, "a")
     if held is None or x.dtype.kind == "c":
         msg = f"a must have real floating-point numbers, got dtype {x.dtype}"
         raise TypeError(msg)
@@ -352,8 +358,11 @@ def denormals(a: ArrayLike, fmt: FormatLike | None = None) -> Denormals:
         msg = f"a has dtype {x.dtype}, whose smallest numbers are unknown; pass a format as fmt"
         raise TypeError(msg)
     name = _format(x.dtype if fmt is None else fmt)
-    rule, (*_, normal, _, _, _) = bit_rule(name, held), bit_rule(name, held, flush=True)
-    bits = bits_of(held)
+    rule, (*_, normal, _, _, _) = (
+        format_parameters(name, held),
+        format_parameters(name, held, flush=True),
+    )
+    bits = integer_dtype(held)
     kernel = CENSUS[bits]
 
     def count(counts: NDArray, position: int, block: NDArray) -> None:
@@ -411,13 +420,13 @@ def _multiply(
     both, indices = [], []
     for x in (left, right):
         dtype = FLOAT32 if np.can_cast(x.dtype, FLOAT32) else FLOAT64
-        numbers = round_array(np.asarray(x, dtype), bit_rule(fmt, dtype))
+        numbers = round_array(np.asarray(x, dtype), format_parameters(fmt, dtype))
         both.append(numbers.astype(held, copy=False).reshape(-1))
         count = x.shape[:-2]
         indices.append(np.broadcast_to(np.arange(prod(count)).reshape(count), batch).flatten())
-    kernel = MULTIPLY[bits_of(held)]
-    sums = bit_rule(accumulate, held)
-    part = bit_rule(fmt, held) if split > 1 else sums
+    kernel = MULTIPLY[integer_dtype(held)]
+    sums = format_parameters(accumulate, held)
+    part = format_parameters(fmt, held) if split > 1 else sums
     # A split or step beyond the length has no effect.
     split, step = (min(x, length + 1) for x in (split, step))
     flat = out.reshape(-1)

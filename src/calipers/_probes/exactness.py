@@ -82,7 +82,7 @@ class Exact(Report):
         return super()._contents() | {"passed": bool(self)}
 
 
-def of_exact(
+def compare_exact(
     f: Callable[..., Any], g: Callable[..., Any], inputs: Any, dtype: Any, seed: int
 ) -> Exact:
     """Call both functions with random arrays of -1, 0 and 1, and compare the results."""

@@ -16,12 +16,12 @@ from .._core.protocols import NDArray
 from .._core.report import Report, name_in_code, wrapped_code
 from .._core.types import PyTree
 from .._diagnose.callables import Result, comparable, describe_name_mismatch
-from .._diagnose.error_units import difference, rms_of
+from .._diagnose.error_units import difference, finite_rms
 from .._diagnose.inputs import (
     NestedInputs,
-    format_of,
-    format_of_results,
-    inputs_of,
+    checked_inputs,
+    infer_precision,
+    infer_result_precision,
     is_perturbable,
     is_wide,
     to_higher_precision,
@@ -253,7 +253,7 @@ def _measured(
 ) -> tuple[str, tuple[float, ...]]:
     """Return the working precision, the RMS difference, both errors, and the sum of |f - g|."""
     nest = NestedInputs(as_tuple(inputs))
-    arrays = inputs_of(nest.leaves, nest.names)
+    arrays = checked_inputs(nest.leaves, nest.names)
     require_callable(f=f, g=g)
     implementations = (
         unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves),
@@ -274,9 +274,9 @@ def _measured(
         msg = f"f and g must both return real or both complex numbers, and do not at size {n}"
         raise ValueError(msg)
     movable = any(map(is_perturbable, arrays))
-    form = format_of(arrays, None) if movable else format_of_results(*answers)
+    form = infer_precision(arrays, None) if movable else infer_result_precision(*answers)
     results = answers[1].numbers(np.float64)
-    unit = ROUNDOFF[form] * rms_of(results)
+    unit = ROUNDOFF[form] * finite_rms(results)
     errors = []
     for implementation, result in zip(implementations, answers, strict=True):
         exact = implementation(to_higher_precision(arrays))
@@ -295,7 +295,7 @@ def _ratio(size: float, unit: float) -> float:
 
 
 def _rms(errors: NDArray) -> float:
-    return rms_of(errors) if np.isfinite(errors).all() else math.inf
+    return finite_rms(errors) if np.isfinite(errors).all() else math.inf
 
 
 def _slope(sizes: Iterable[int], values: Sequence[float]) -> float:

@@ -12,7 +12,13 @@ from .._core.libraries import library_of
 from .._core.report import Report
 from .._diagnose.callables import Result
 from .._diagnose.evidence import Evidence
-from .._diagnose.inputs import format_of, format_of_results, inputs_of, is_perturbable, longest_axis
+from .._diagnose.inputs import (
+    checked_inputs,
+    infer_precision,
+    infer_result_precision,
+    is_perturbable,
+    longest_axis,
+)
 from .trials import Trial, trial, unlimited_implementation
 
 if TYPE_CHECKING:
@@ -153,7 +159,7 @@ class Layers(Report):
         )
 
 
-def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
+def compare_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
     """Run both implementations, and each layer of gs also at the inputs of that of fs."""
     fs, gs = _layers(fs, "fs"), _layers(gs, "gs")
     if len(fs) != len(gs) or not fs:
@@ -161,7 +167,7 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
         msg = f"fs and gs must have the same number of layers, at least 1, {counts}"
         raise ValueError(msg)
     library = next((y for y in as_tuple(x) if library_of(y) is not None), None)
-    ours = theirs = inputs_of(x)
+    ours = theirs = checked_inputs(x)
     compared: list[Layer] = []
     for (f_name, f), (g_name, g) in zip(fs, gs, strict=True):
         name = f_name if f_name == g_name else f"{f_name} / {g_name}"
@@ -173,12 +179,12 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
             unlimited_implementation(g_name, g, likes),
         )
         # The noise level is that of g's layer; of f's if g's results are not finite.
-        form, length = format_of(ours, None), longest_axis(ours)
+        form, length = infer_precision(ours, None), longest_axis(ours)
         evidence = Evidence(both[1], both[0], ours, form, widens="fg", length=length)
         _require(evidence.result_f, "gs", g_name)
         _require(evidence.result_g, "fs", f_name)
         if not any(map(is_perturbable, ours)):
-            evidence.form = format_of_results(evidence.result_f, evidence.result_g)
+            evidence.form = infer_result_precision(evidence.result_f, evidence.result_g)
         new = _compared(evidence, evidence.result_g, evidence.result_f)
         if new.problem is not None:
             compared.append(Layer(name, new, new))

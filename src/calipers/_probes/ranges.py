@@ -13,9 +13,9 @@ from .._core.report import Report
 from .._diagnose.callables import Result, comparable
 from .._diagnose.error_units import difference, result_roundoffs
 from .._diagnose.inputs import is_perturbable, to_higher_precision
-from .._diagnose.rules.overflow_underflow import STEP, degrees_of, scaled, unscaled
+from .._diagnose.rules.overflow_underflow import STEP, homogeneity_degrees, scaled, unscaled
 from .._diagnose.verdict import as_multiple
-from .trials import ProbedFunction, in_units
+from .trials import ProbedFunction, relative_norms
 
 # Factor by which rescaling must reduce an error for overflow or underflow to be its cause.
 _FALLS = 10.0
@@ -87,7 +87,7 @@ class Range(Report):
         return super()._contents() | {"passed": bool(self)}
 
 
-def of_range(f: Callable[..., Any], inputs: Any) -> Range:
+def find_range_loss(f: Callable[..., Any], inputs: Any) -> Range:
     """Compare results with higher precision, unscaled and rescaled by powers of two."""
     probed = ProbedFunction(f, inputs)
     evidence, plain = probed.evidence, probed.result
@@ -106,7 +106,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     first = _index(int(np.argmax(lost)), plain) if nonfinite else None
 
     def error_of(result: Result) -> float:
-        return in_units(plain, np.where(fits, difference(result, exact), 0.0), unit)[0]
+        return relative_norms(plain, np.where(fits, difference(result, exact), 0.0), unit)[0]
 
     error = error_of(plain)
     best: tuple[float, int, int] | None = None
@@ -129,7 +129,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     helped = best is not None and best[0] <= least
     rescaled, argument, exponent = best if best and helped else (error, None, None)
     what = "all inputs" if argument in (-1, None) else f"input {probed.nest.titles[argument]}"
-    kind, reason = _judged(
+    kind, reason = _classify(
         *(evidence.form, nonfinite, numbers.size, first, error, rescaled, what, exponent)
     )
     beyond = int(np.sum(np.isfinite(reference) & ~fits))
@@ -147,7 +147,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     )
 
 
-def _judged(
+def _classify(
     form: str,
     nonfinite: int,
     size: int,
@@ -226,12 +226,12 @@ def _law(probed: ProbedFunction, chosen: tuple[int, ...]) -> tuple[list[float] |
     """
     if probed.evidence.reference is not None:
         inputs, here = to_higher_precision(probed.inputs), probed.evidence.reference[1]
-        return degrees_of(here, probed.implementation(scaled(inputs, chosen, STEP))), here
+        return homogeneity_degrees(here, probed.implementation(scaled(inputs, chosen, STEP))), here
     k = _to_one(probed, chosen)
     here, there = (
         probed.implementation(scaled(probed.inputs, chosen, shift)) for shift in (k, k + STEP)
     )
-    degrees = None if here.error else degrees_of(here, there)
+    degrees = None if here.error else homogeneity_degrees(here, there)
     return degrees, here if degrees is None else unscaled(here, degrees, k)
 
 

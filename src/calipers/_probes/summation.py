@@ -179,7 +179,7 @@ class SummationOrder(Report):
         return order_figure(self.nodes, self.sizes, title)
 
 
-def of_summation(f: Callable[..., Any], n: int, dtype: Any) -> SummationOrder:
+def find_summation_order(f: Callable[..., Any], n: int, dtype: Any) -> SummationOrder:
     """Reveal the summation tree of f with masked sums."""
     require_callable(f=f)
     masks = _Masks(f, n, np.dtype(dtype))

@@ -30,9 +30,9 @@ from .._diagnose.error_units import difference, error_norms, result_roundoffs
 from .._diagnose.evidence import Evidence
 from .._diagnose.inputs import (
     NestedInputs,
-    format_of,
-    format_of_results,
-    inputs_of,
+    checked_inputs,
+    infer_precision,
+    infer_result_precision,
     is_perturbable,
     longest_axis,
     misaligned,
@@ -216,16 +216,16 @@ class ProbedFunction:
     def __init__(self, f: Callable[..., Any], inputs: Any, seed: int = 0) -> None:
         require_callable(f=f)
         self.nest = nest = NestedInputs(as_tuple(inputs))
-        self.inputs = inputs_of(nest.leaves, nest.names)
+        self.inputs = checked_inputs(nest.leaves, nest.names)
         self.implementation = unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves)
-        form, length = format_of(self.inputs, None), longest_axis(self.inputs)
+        form, length = infer_precision(self.inputs, None), longest_axis(self.inputs)
         pair = self.implementation, self.implementation
         self.evidence = Evidence(*pair, self.inputs, form, widens="f", length=length, seed=seed)
         self.result = self.evidence.result_f
         if self.result.error is not None:
             raise self.result.error
         if not any(map(is_perturbable, self.inputs)):
-            self.evidence.form = format_of_results(self.result)
+            self.evidence.form = infer_result_precision(self.result)
 
     @cached_property
     def noise_level(self) -> NDArray:
@@ -294,13 +294,13 @@ def trial(
     if not differing:
         return Trial(name, size, 0, 0.0, 0.0, allowed)
     errors, unit_of = difference(result, expected), unit()
-    units, largest = in_units(expected, errors, unit_of)
+    units, largest = relative_norms(expected, errors, unit_of)
     if (expected.integers & (unit_of < 0.5) & (errors != 0)).any():
         largest = math.inf  # rounding does not change such integers
     return Trial(name, size, differing, units, largest, allowed)
 
 
-def in_units(like: Result, d: NDArray, unit: NDArray) -> tuple[float, float]:
+def relative_norms(like: Result, d: NDArray, unit: NDArray) -> tuple[float, float]:
     """
     Return the robust norm and the largest error, relative to the noise level.
 
@@ -354,7 +354,7 @@ def _differing(a: NDArray, b: NDArray) -> int:
     return int(np.any(raw_bytes(a) != raw_bytes(b), axis=1).sum())
 
 
-def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
+def compare_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
     """Compare f of one row, some rows, and permuted rows with f of all rows."""
     probed = ProbedFunction(f, inputs, seed)
     batched = probed.nest.leaf_indices(batch)
@@ -376,7 +376,7 @@ def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: i
     return Trials("f of some rows compared with f of all rows", tuple(trials))
 
 
-def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
+def compare_layouts(f: Callable[..., Any], inputs: Any) -> Trials:
     """Compare f of the same numbers in different memory layouts."""
     probed = ProbedFunction(f, inputs)
     contiguous = [x.copy(order="C") if isinstance(x, np.ndarray) else x for x in probed.inputs]
@@ -409,7 +409,7 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
     return Trials("f with other memory layouts", tuple(trials))
 
 
-def of_repeats(f: Callable[..., Any], inputs: Any, times: int) -> Trials:
+def compare_repeats(f: Callable[..., Any], inputs: Any, times: int) -> Trials:
     """Compare repeated calls of f."""
     probed = ProbedFunction(f, inputs)
     # All before any other call: f may count its calls.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..callables import BudgetError, comparable
-from ..error_units import N_PERTURBATIONS, Perturbations, difference, rms_of
+from ..error_units import N_PERTURBATIONS, Perturbations, difference, finite_rms
 from ..evidence import Evidence
 from ..inputs import to_higher_precision
 from ..verdict import AMPLIFIED, BUG, FAR, FEW, LAYOUT, ROUNDING, STEADY, SUSPECT, Verdict
@@ -97,8 +97,8 @@ def _is_smooth(e: Evidence, positions: list[int]) -> bool:
             )
             if not comparable(result, r):
                 return False
-            changes.append(rms_of(difference(result, r)))
-        sizes.append(rms_of(np.array(changes)))
+            changes.append(finite_rms(difference(result, r)))
+        sizes.append(finite_rms(np.array(changes)))
     return sizes[1] > FAR / 2 * sizes[0] > 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..._compare.text import differing
 from ..callables import comparable
-from ..error_units import cosine, difference, error_norms, rms_of
+from ..error_units import cosine, difference, error_norms, finite_rms
 from ..evidence import Evidence
 from ..inputs import contiguous
 from ..verdict import (
@@ -59,7 +59,7 @@ def hidden_by_larger_results(e: Evidence) -> Verdict | None:
         return None
     far = float(np.max(distance[beyond] / np.maximum(unit[beyond], np.finfo(float).tiny)))
     # Their roundoff adds up to that of larger results.
-    added = np.all(distance[beyond] <= e.allowed * e.roundoff * rms_of(sizes))
+    added = np.all(distance[beyond] <= e.allowed * e.roundoff * finite_rms(sizes))
     large = np.median(distance[beyond] - LARGE_DIFFERENCE * sizes[beyond]) > 0
     kind = SUSPECT if not large or (e.form == "float64" and added) else BUG
     text = f"{differing(n, distance.size, 'result')} by up to {as_multiple(far)}, in higher "
@@ -223,7 +223,9 @@ def loses_digits(e: Evidence) -> Verdict | None:
             return Verdict(UNSTABLE, f"{text}algorithm loses digits")
         text += "the difference is the same after large perturbations of the inputs: "
         # A branch for this format, which has a bug of its own.
-        if np.abs(e.difference).max() > LARGE_DIFFERENCE * rms_of(e.result_f.numbers(np.float64)):
+        if np.abs(e.difference).max() > LARGE_DIFFERENCE * finite_rms(
+            e.result_f.numbers(np.float64)
+        ):
             return Verdict(BUG, f"{text}they compute different functions in {e.form}")
         text += f"constants or a table are rounded to {e.form}, and these errors add up"
         return Verdict(UNSTABLE, text)
@@ -280,7 +282,7 @@ def another_function(e: Evidence) -> Verdict:
 
 def _of_constants(e: Evidence) -> str:
     """Describe the amplification of roundoff in constants, if that explains the difference."""
-    sizes = rms_of(e.result_f.numbers(np.float64))
+    sizes = finite_rms(e.result_f.numbers(np.float64))
     times = e.eta_difference.absolute / sizes / e.roundoff if sizes else math.inf
     # An ill-conditioned function may amplify roundoff in coefficients as well.
     ill = e.reference is not None and e.noise_level.kappa > ILL_CONDITIONED
@@ -314,7 +316,7 @@ def _is_little(e: Evidence) -> bool:
     size, one = e.eta_difference, e.allowed * e.roundoff * e.natural_size
     if size.robust <= ALONE * e.allowed and size.peak <= ALONE**2 * e.allowed:
         return True
-    most = LARGE_DIFFERENCE**2 * rms_of(
+    most = LARGE_DIFFERENCE**2 * finite_rms(
         e.result_f.numbers(np.float64)
     )  # results that are not all of them lost
     return bool(np.abs(e.difference).max() <= one and size.absolute <= most)

@@ -16,7 +16,7 @@ from ..callables import (
     join_or_none,
     one_line_error,
 )
-from ..error_units import difference, error_norms, rms_of
+from ..error_units import difference, error_norms, finite_rms
 from ..evidence import Evidence
 from ..inputs import perturbable
 from ..verdict import BUG, COARSEST, EQUAL, LARGE_DIFFERENCE, RAISES, SUSPECT, Verdict
@@ -134,7 +134,7 @@ def _differs_when_perturbed(e: Evidence) -> Verdict | None:
     if not comparable(f, g):
         return None
     sizes = np.abs(f.numbers(np.float64))
-    differs = np.abs(difference(f, g)) > LARGE_DIFFERENCE * np.maximum(sizes, rms_of(sizes))
+    differs = np.abs(difference(f, g)) > LARGE_DIFFERENCE * np.maximum(sizes, finite_rms(sizes))
     if 2 * np.count_nonzero(differs) <= differs.size:
         return None
     differ = differing(int(np.count_nonzero(differs)), differs.size, "result")

@@ -8,10 +8,10 @@ from ..._compare.text import differing
 from ..._core.dtypes import FORMATS, ROUNDOFF
 from ..._core.protocols import NDArray
 from ..callables import Result, comparable
-from ..error_units import difference, rms_of
+from ..error_units import difference, finite_rms
 from ..evidence import Evidence
 from ..inputs import perturbable
-from ..round_to_format import bit_rule, round_array
+from ..round_to_format import format_parameters, round_array
 from ..verdict import (
     ALONE,
     COARSEST,
@@ -117,7 +117,7 @@ def agree_nearby(
 def _beyond(share: float, d: NDArray, result: Result) -> NDArray:
     """Return a mask of differences above a fraction of the result, and of the RMS of its array."""
     sizes = np.abs(result.numbers(np.float64))
-    typical = result.repeat_each(np.array([rms_of(part) for part in result.split(sizes)]))
+    typical = result.repeat_each(np.array([finite_rms(part) for part in result.split(sizes)]))
     beyond: NDArray = np.abs(d) > share * np.maximum(sizes, typical)
     return beyond
 
@@ -148,7 +148,7 @@ def on_a_grid(e: Evidence) -> Verdict | None:
     """Recognise results that are numbers of a narrower format, where the other side's are not."""
     for name, result, other in (("g", e.result_g, e.result_f), ("f", e.result_f, e.result_g)):
         form = _grid_elsewhere(e, name, result)
-        if form is not None and grid_of(e, other) != form:
+        if form is not None and find_grid_format(e, other) != form:
             verdict = _held_in(e, name, form)
             if verdict is not None:
                 return verdict
@@ -163,9 +163,9 @@ def _grid_elsewhere(e: Evidence, name: str, result: Result) -> str | None:
     """
     numbers = _nonzero(result)
     if not numbers.size or numbers.size >= _MANY:
-        return grid_of(e, result)
+        return find_grid_format(e, result)
     if not perturbable(e.inputs):
-        return "float32" if grid_of(e, result) == "float32" else None
+        return "float32" if find_grid_format(e, result) == "float32" else None
     if not (e.can_perturb and any(_holds(form, numbers) for form in _lower_formats(e, numbers))):
         return None
     results = [result]
@@ -173,7 +173,7 @@ def _grid_elsewhere(e: Evidence, name: str, result: Result) -> str | None:
         there = e.implementations[name](e.perturb(2.0**-COARSEST, e.seed + 880 + k, wide=False))
         if there.error is None:
             results.append(there)
-    return grid_of(e, *results)
+    return find_grid_format(e, *results)
 
 
 def _held_in(e: Evidence, name: str, form: str) -> Verdict | None:
@@ -204,7 +204,7 @@ def _held_in(e: Evidence, name: str, form: str) -> Verdict | None:
     )
 
 
-def grid_of(e: Evidence, *results: Result) -> str | None:
+def find_grid_format(e: Evidence, *results: Result) -> str | None:
     """Return the narrowest format that holds all results, if that is no accident."""
     numbers = np.unique(np.concatenate([_nonzero(result) for result in results]))
     for form in _lower_formats(e, numbers):
@@ -234,7 +234,7 @@ def _holds(form: str, numbers: NDArray) -> bool:
     """Return True if a format represents all numbers, and not all are small integers."""
     if (numbers == np.rint(numbers)).all() and numbers.max(initial=0) * ROUNDOFF[form] <= 1:
         return False
-    return np.array_equal(round_array(numbers, bit_rule(form, numbers.dtype)), numbers)
+    return np.array_equal(round_array(numbers, format_parameters(form, numbers.dtype)), numbers)
 
 
 def _are_plain(e: Evidence, numbers: NDArray, form: str) -> bool:
@@ -265,7 +265,7 @@ def few_digits_left(e: Evidence) -> Verdict | None:
     if lost.any() and e.norms(np.where(lost, 0.0, e.difference), e.scale).robust <= e.allowed:
         chosen["all results of {} with errors above the limit"] = lost
     for what, some in chosen.items():
-        absolute = rms_of(e.difference[some])
+        absolute = finite_rms(e.difference[some])
         for name, result in (("g", e.result_g), ("f", e.result_f)):
             numbers = _sizes(result.numbers(np.float64)[some])
             if not numbers.size:

@@ -14,9 +14,9 @@ from ..error_units import (
     ErrorNorms,
     difference,
     error_norms,
+    finite_rms,
     perturbation_rms,
     result_roundoffs,
-    rms_of,
 )
 from ..evidence import Evidence
 from ..inputs import perturbable
@@ -31,7 +31,7 @@ from ..verdict import (
     Verdict,
     as_multiple,
 )
-from .grids import grid_of
+from .grids import find_grid_format
 from .quantization import argument_names
 from .reduced_precision import narrowed
 
@@ -111,8 +111,8 @@ def _steady_in(
 def _standard_errors(off: NDArray, scale: NDArray) -> float:
     """Return how far results are off on average, in standard errors of that."""
     off = off * np.where(scale > 0, 1 / scale, 0.0)
-    error = rms_of(off.std(axis=0, ddof=1)) / math.sqrt(len(off))
-    mean = rms_of(off.mean(axis=0))
+    error = finite_rms(off.std(axis=0, ddof=1)) / math.sqrt(len(off))
+    mean = finite_rms(off.mean(axis=0))
     return mean / error if error else math.inf
 
 
@@ -149,7 +149,7 @@ def judge_repeats(e: Evidence, names: list[str], spreads: dict[str, NDArray]) ->
     )
     if _of_summation(e, sizes) and not d.broken and not e.differ_wide:
         return Verdict(NONDETERMINISTIC, f"{text}, which a different order of summation explains")
-    forms = {grid_of(e, e.results[name]) for name in names}
+    forms = {find_grid_format(e, e.results[name]) for name in names}
     form = forms.pop()
     if form is not None and not forms:
         coarse = ROUNDOFF[form] / e.roundoff
@@ -234,7 +234,7 @@ def nondeterministic_when_perturbed(e: Evidence) -> Verdict | None:
     ):  # it may be the answer that they start from
         implementation, r = e.reference
         result = implementation(e.wide_inputs)
-        if not comparable(result, r) or rms_of(difference(result, r)) > 0.5 * rms_of(
+        if not comparable(result, r) or finite_rms(difference(result, r)) > 0.5 * finite_rms(
             e.noise_level.values
         ):
             implementation.is_nondeterministic = True

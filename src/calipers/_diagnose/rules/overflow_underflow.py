@@ -33,7 +33,7 @@ def scaled(inputs: Any, chosen: tuple[int, ...], k: int) -> list[Any]:
         ]
 
 
-def degrees_of(here: Result, there: Result) -> list[float] | None:
+def homogeneity_degrees(here: Result, there: Result) -> list[float] | None:
     """Return the degrees that results grow by; multiples of a half, as that of a root."""
     if not comparable(there, here):
         return None
@@ -257,7 +257,7 @@ def _scaled_error(
     power = -math.frexp(float(finite.max()))[1]
     if abs(power) < -FORMATS[e.form].lowest // 4:  # nowhere near the ends of the range
         return None
-    degrees = degrees_of(r, reference(scaled(e.wide_inputs, (k,), STEP)))
+    degrees = homogeneity_degrees(r, reference(scaled(e.wide_inputs, (k,), STEP)))
     if degrees is None or not any(degrees):
         return None
     y = unscaled(judged(scaled(e.inputs, (k,), power)), degrees, power)

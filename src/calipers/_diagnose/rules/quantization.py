@@ -11,7 +11,7 @@ import numpy as np
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
 from ..callables import BudgetError, Result, comparable
-from ..error_units import Perturbations, difference, error_norms, rms_of
+from ..error_units import Perturbations, difference, error_norms, finite_rms
 from ..evidence import Evidence
 from ..inputs import perturbable, to_higher_precision
 from ..verdict import (
@@ -120,7 +120,7 @@ def _explained_here(e: Evidence, name: str, change: Change) -> float:
     assert e.reference is not None
     implementation, r = e.reference
     result, size = e.results[name], e.errors[name]
-    d, inputs = rms_of(difference(result, r)), change(e.wide_inputs)
+    d, inputs = finite_rms(difference(result, r)), change(e.wide_inputs)
     if inputs is None or not d:
         return 0.0
     then = implementation(inputs)
@@ -160,7 +160,7 @@ def _explained_elsewhere(e: Evidence, name: str, change: Change) -> bool:
         y, r, then = e.implementations[name](x), implementation(inputs_wide), implementation(inputs)
         if not comparable(y, r, then, e.result_f):
             return False
-        left = rms_of(difference(y, then)) / (rms_of(difference(y, r)) or math.inf)
+        left = finite_rms(difference(y, then)) / (finite_rms(difference(y, r)) or math.inf)
         if 1 - left * left < EXPLAINED or _as_well_by_others(e, y, inputs_wide, change):
             return False
     return True
@@ -182,7 +182,7 @@ def _as_well_by_others(e: Evidence, result: Result, inputs_wide: list[Any], chan
         return False
     with np.errstate(invalid="ignore"):  # infinity less infinity
         by = [
-            rms_of(inputs[k] - inputs_wide[k]) / (rms_of(inputs_wide[k]) or 1.0)
+            finite_rms(inputs[k] - inputs_wide[k]) / (finite_rms(inputs_wide[k]) or 1.0)
             for k in perturbable(inputs_wide)
         ]
     x = Perturbations(inputs_wide)(min(2.0**-COARSEST, _ANEW * max(by)), e.seed + 990, wide=False)
@@ -192,7 +192,7 @@ def _as_well_by_others(e: Evidence, result: Result, inputs_wide: list[Any], chan
     then, there = implementation(others), implementation(x)
     if not comparable(then, there, r):
         return False
-    return rms_of(rest) > _AS_WELL * rms_of(d - difference(then, there))
+    return finite_rms(rest) > _AS_WELL * finite_rms(d - difference(then, there))
 
 
 def argument_names(positions: Sequence[int], e: Evidence) -> str:
@@ -301,6 +301,6 @@ def _largest_change(held: list[Any] | None, inputs: list[Any]) -> float:
     changes = [0.0]
     for x, before in zip(held or (), inputs, strict=bool(held)):
         if x is not before:
-            size = rms_of(np.ravel(before).astype(np.float64))
-            changes.append(rms_of(np.ravel(x - before).astype(np.float64)) / (size or 1.0))
+            size = finite_rms(np.ravel(before).astype(np.float64))
+            changes.append(finite_rms(np.ravel(x - before).astype(np.float64)) / (size or 1.0))
     return max(changes)

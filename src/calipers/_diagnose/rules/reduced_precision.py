@@ -12,7 +12,7 @@ from ..._core.dtypes import ROUNDOFF
 from ..error_units import cosine
 from ..evidence import Evidence
 from ..inputs import perturbable
-from ..round_to_format import bit_rule, round_array
+from ..round_to_format import format_parameters, round_array
 from ..verdict import (
     COARSE,
     COARSEST,
@@ -261,7 +261,7 @@ def narrowed(
         x = inputs[k]
         parts = np.ascontiguousarray(x).astype(np.complex128 if x.dtype.kind == "c" else np.float64)
         reals = parts.reshape(-1).view(np.float64)
-        rule = bit_rule(form, np.dtype(np.float64), truncate)
+        rule = format_parameters(form, np.dtype(np.float64), truncate)
         rounded = round_array(reals, rule)
         if not np.linalg.norm(rounded - reals) <= limit * np.linalg.norm(reals):
             return None

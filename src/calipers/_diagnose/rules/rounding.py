@@ -8,7 +8,7 @@ import numpy as np
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
 from ..callables import BudgetError, Result, comparable
-from ..error_units import condition_number, difference, error_norms, rms_of
+from ..error_units import condition_number, difference, error_norms, finite_rms
 from ..evidence import Evidence
 from ..inputs import layouts, slices, to_higher_precision
 from ..verdict import (
@@ -211,7 +211,7 @@ def _zeros_by_constants(e: Evidence) -> NDArray:
     # 2 pi; else those of the reference. Formats below float32 compute in float32.
     rounding = math.tau * min(e.roundoff, ROUNDOFF["float32"])
     constants = min(rounding, CONSTANT_AMPLIFICATION * ROUNDOFF["float64"])
-    typical = e.result_f.repeat_each(np.array([rms_of(part) for part in e.result_f.split(r)]))
+    typical = e.result_f.repeat_each(np.array([finite_rms(part) for part in e.result_f.split(r)]))
     allowance = (
         e.allowed * np.minimum(e.typical_size, typical) * np.where(r == 0, rounding, constants)
     )
