@@ -84,7 +84,6 @@ class ErrorNorms:
 
     rms: float
     largest: float
-    at: int
     normwise: float  # 2-norm of the errors / 2-norm of the noise levels
     peak: float  # largest error / max(its noise level, their RMS)
     broken: int  # number of errors that are not finite
@@ -103,16 +102,14 @@ def error_norms(d: NDArray, unit: NDArray) -> ErrorNorms:
         d, unit = d * scale, unit * scale
     out = np.empty(8)
     SUMMARIZE_ERRORS[None](d, unit, out)
-    count, squares, largest, at, errors, units, broken, farthest = out.tolist()
+    count, squares, largest, _, errors, units, broken, farthest = out.tolist()
     n = max(count, 1.0)
     rms, absolute, unit_rms = map(math.sqrt, (squares / n, errors / n, units / n))
     # Relative to a noise level of 0 any error is infinite, and no error is 0.
     normwise = math.sqrt(errors / units) if unit_rms else (math.inf if errors else 0.0)
     peak = min(largest, farthest / unit_rms) if unit_rms else largest
     absolute /= scale
-    return ErrorNorms(
-        rms, max(largest, 0.0), int(at), normwise, max(peak, 0.0), int(broken), absolute
-    )
+    return ErrorNorms(rms, max(largest, 0.0), normwise, max(peak, 0.0), int(broken), absolute)
 
 
 def worst_error_norms(like: Result, d: NDArray, unit: NDArray) -> ErrorNorms:
