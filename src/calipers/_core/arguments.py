@@ -195,7 +195,7 @@ def is_weak(x: Any) -> bool:
     return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
 
 
-# Which reader of files reads a file, by the end of its name.
+# The reader of a file for each extension.
 READERS = {
     ".npy": "npy",
     ".npz": "npz",
@@ -209,7 +209,7 @@ READERS = {
     ".parquet": "tables",
     ".zarr": "zarr",
 }
-# Files of which a folder that is a zarr array or group has one.
+# A folder with one of these files is a zarr array or group.
 ZARR_MARKS = (".zgroup", ".zarray", "zarr.json")
 
 
