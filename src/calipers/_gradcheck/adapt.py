@@ -1,7 +1,7 @@
 """
 Adapt the caller's function, inputs and derivatives to NumPy arrays.
 
-`adapted` composes the stages that a call of f goes through, and `subject` calls f for the first
+`adapted` composes the stages that a call of f goes through, and `at_point` calls f for the first
 time. `RealOutputs` then makes one vector of real numbers of its results.
 """
 
@@ -67,10 +67,10 @@ class CheckArguments:
     batched: Callable[[int], Callable[..., Any] | None] = no_batches
     terms: float = 0.0  # size of terms that results of f may be sums of, should these cancel
     with_value: bool = False  # whether jac returns f's value before the Jacobian
-    names: Mapping[str, str] = field(default_factory=dict)  # of forms, if the caller has others
+    names: Mapping[str, str] = field(default_factory=dict)  # the caller's names of forms
     labels: Labels | None = None  # of inputs and outputs that are not called in and out
     structure: Structure | None = None  # how arguments and results are made of arrays
-    library: Differentiated | None = None  # what a library says of f, which it differentiates
+    library: Differentiated | None = None  # f as its library differentiates it
     primals: dict[str, Any] = field(default_factory=dict)  # values of f, by the derivative's name
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class CheckArguments:
 
     @cached_property
     def forms(self) -> list[str]:
-        """The forms of the derivative that there are."""
+        """The forms of the derivative that were passed."""
         return [form for form in FORMS if self.derivatives[form] is not None]
 
     @cached_property
@@ -112,7 +112,7 @@ class CheckArguments:
         """
         Return the same check with an f that takes and returns NumPy arrays.
 
-        A call of this f goes through the following stages, of which most checks need few:
+        A call of this f goes through the following stages; most checks need only a few:
 
         1. Arrays become tensors of f's library (`translated`), or values sparse matrices.
         2. Arrays become containers (`Structure.arguments`).
@@ -135,7 +135,7 @@ class CheckArguments:
         return arguments if arguments.forms else arguments.translated(masked)
 
     def filling(self, out_like: Any) -> "CheckArguments":
-        """Return the same with an f that returns the results which it stores in arrays."""
+        """Return the same check with an f that returns its results instead of storing them."""
         if not self.forms and function_library(self.several) is not None:
             msg = (
                 "out_like= is for functions that store their results in NumPy arrays, "
@@ -154,7 +154,7 @@ class CheckArguments:
         return replace(self, f=InPlace(self.f, arrays))
 
     def of_leaves(self) -> "CheckArguments":
-        """Return the same for a library's function of arrays alone, and not of containers."""
+        """Return the same check for a library's function with containers opened to arrays."""
         library = function_library(self.several)
         if library is None:
             return self
@@ -170,7 +170,7 @@ class CheckArguments:
         return replace(self, kwargs=None)._with(f, structure)
 
     def of_containers(self, masked: bool) -> "CheckArguments":
-        """Return the same for a function of arrays alone, and not of containers and matrices."""
+        """Return the same check with containers and sparse matrices opened to arrays."""
         takes_arrays = isinstance(self.f, (Dispatcher, InPlace, NumericalGradient))
         if takes_arrays and not any(holds_arrays(x) or is_sparse(x) for x in self.several):
             return self
@@ -206,7 +206,7 @@ class CheckArguments:
         )
 
     def translated(self, masked: bool) -> "CheckArguments":
-        """Return the same for NumPy arrays, of a library's function of arrays; see `of_leaves`."""
+        """Return the same check for NumPy arrays instead of a library's; see `of_leaves`."""
         library = function_library(self.several)
         if library is None:
             return self
@@ -270,7 +270,7 @@ class CheckArguments:
                 array = np.asarray(as_dense_array(value, f"input {names[k]}"))
                 if array.ndim == 0 and not isinstance(value, np.ndarray):
                     scalars.add(k)
-                # As differences will pass it, so that f sees one layout.
+                # In C order, as finite differences pass it, so that f gets one memory order.
                 native = array.dtype.newbyteorder("=") if k in chosen else array.dtype
                 copy = array.astype(native, order="C" if k in chosen else "K", copy=True)
                 in_c_order = array.ndim <= 1 or array.flags.c_contiguous
@@ -330,7 +330,7 @@ class CheckArguments:
         raise ValueError(msg)
 
     def zeros(self, subject: FunctionAtPoint) -> tuple["CheckArguments", FunctionAtPoint]:
-        """Return the claim that outputs declared not to be differentiable have no slope."""
+        """Return a check that the derivative of outputs declared nondifferentiable is zero."""
         without = (k for k, o in enumerate(subject.outputs) if not has_differences(o.dtype))
         claim = replace(self, nondifferentiable_outputs=tuple(without))
         subject = claim.at_point()
@@ -380,7 +380,7 @@ def is_differentiable(value: Any) -> bool:
 
 
 def argnums_of(argnums: Any, count: int) -> list[int]:
-    """Return the inputs that the caller named, one or several, of so many."""
+    """Return `argnums` as a list of positions, each from 0 to `count` - 1."""
     chosen: list[Any] = list(argnums) if np.iterable(argnums) else [argnums]
     for k in chosen:
         if chosen.count(k) > 1:
@@ -398,6 +398,6 @@ def _kind(x: Any) -> str:
 
 
 def _copy(library: ContainerLibrary, value: Any) -> Any:
-    """Copy what f may write into, also in containers."""
+    """Copy the arrays of a container, since f may write into them."""
     leaves, again = flatten(value)
     return again([copied(library, leaf) for _, leaf in leaves])

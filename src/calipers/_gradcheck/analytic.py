@@ -350,7 +350,7 @@ class AnalyticDerivative:
 
 
 def _advice(like: NDArray, array: NDArray) -> str:
-    """Return advice if a gradient has the shape to which its input was broadcast."""
+    """Return advice if a gradient has the shape that its input was broadcast to."""
     try:
         broadcasts = np.broadcast_shapes(like.shape, array.shape) == array.shape
     except ValueError:

@@ -50,7 +50,7 @@ class _Loop:
 
 @dataclass
 class _Filling:
-    """The work of storing the results of a loop, which threads may share."""
+    """Task for `run` that stores the results of a loop, in several threads."""
 
     loop: _Loop
     rows: Rows
@@ -95,7 +95,7 @@ class UnitVectors:
         return problem if problem is not None and problem.base.dtype == np.dtype(float) else None
 
     def record_calls(self, count: int) -> bool:
-        """Count calls of another loop, and return True if they modified no argument."""
+        """Count calls by another loop, and return True if they modified no argument."""
         pure = self._is_pure()
         self._counted(count if pure else 0)
         return pure
@@ -107,7 +107,7 @@ class UnitVectors:
         return native is not None and native.threads > 1
 
     def _compare(self, alone: NDArray) -> None:
-        """Use neither a loop nor batches if they do not reproduce the result of a single call."""
+        """Disable the loop and batches if they do not reproduce the result of a single call."""
         first = np.empty((1, self.size))
         tolerance = 256 * self._d.subject.eps * float(np.abs(alone).max(initial=0.0))
         try:
@@ -126,7 +126,7 @@ class UnitVectors:
         if self._work is not None:
             with contextlib.suppress(
                 Exception
-            ):  # a call from Python raises again, and says what is wrong
+            ):  # a call from Python raises the error again, with its message
                 rows = Rows(self.count, self.size)
                 run(_Filling(self._work, rows), self.count)
                 if self.record_calls(self.count):

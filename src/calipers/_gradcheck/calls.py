@@ -35,7 +35,7 @@ def _each(of: Callable[[Any], Any], value: Any) -> Any:
 
 
 def private(value: Any) -> Any:
-    """Copy arrays, also in lists, tuples and dicts; all else is returned as it is."""
+    """Copy arrays, also in lists, tuples and dicts; return other values unchanged."""
     return _each(lambda x: x.copy(order="K") if isinstance(x, np.ndarray) else x, value)
 
 
@@ -73,10 +73,10 @@ def same(new: Any, old: Any) -> bool:
 
 class InPlace:
     """
-    A function that stores its results in arrays, which it takes last, as one that returns them.
+    Wrapper that returns the results of a function that stores them in its last arguments.
 
-    `likes` are arrays like the results; one that `adds` to what the arrays hold is given zeros.
-    `arranged` makes of the arrays what a function that returns would.
+    `likes` are arrays like the results. A function that `adds` to these arrays gets zeros.
+    `arranged` makes the return value from the arrays.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class InPlace:
         return self.over(0 if self.adds else np.nan, args, kwargs)
 
     def over(self, start: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the results in new arrays, whose elements all have the value `start` before."""
+        """Return the results in new arrays that were filled with `start` before the call."""
         arrays = tuple(np.full_like(like, start) for like in self.likes)
         return self._arranged(self.into(arrays, args, kwargs))
 
     def into(
         self, arrays: tuple[NDArray, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[NDArray, ...]:
-        """Call the function with arrays for its results, and return these."""
+        """Call the function with arrays for its results, and return these arrays."""
         self.inner(*args, *arrays, **kwargs)
         return arrays
 
@@ -119,7 +119,7 @@ def filling_derivative(
     several: bool,
     adds: bool,
 ) -> InPlace:
-    """Return a derivative that stores its results in arrays as one that returns them."""
+    """Wrap a derivative that stores its results in arrays, so that it returns them."""
     if form != "jac":
         return InPlace(call, tuple(inputs if form == "vjp" else outputs), adds)
     pairs = [(out, x) for out in outputs for x in inputs]
@@ -141,11 +141,11 @@ def _one_or_all(arrays: tuple[Any, ...]) -> Any:
 @dataclass(frozen=True)
 class Call:
     """
-    A call, and how it is written.
+    A call of a checker, and its text as code.
 
-    Functions are shown by their names where these are identifiers, inputs by the names of f's
-    parameters or as x, w and b, and of the options those that differ from their defaults and have
-    an effect on the verdict.
+    Functions are shown by their names if these are identifiers, inputs by the names of f's
+    parameters or as x, w and b. Options are shown if they differ from their defaults and affect the
+    verdict.
     """
 
     checker: str
@@ -233,7 +233,7 @@ def _shown(value: Any, name: str) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return the code of plain values, with strings in double quotes and sets in order."""
+    """Return the code of plain values, with strings in double quotes and sets sorted."""
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, (set, frozenset)) and value:

@@ -31,7 +31,7 @@ from .summary import CheckOutcome, FlaggedEntries
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
-# Changes of the inputs to points at which a stationary f has another value.
+# Functions of the inputs that lead to points where a stationary f has a different value.
 _ELSEWHERE = np.negative, partial(np.multiply, 1.5), partial(np.add, 0.25), partial(np.add, -2.0)
 
 
@@ -48,7 +48,7 @@ class Check:
     allow: tuple[str, ...]
     call: Call
     cause: BaseException | None = None  # the exception of a derivative in a test
-    any_slope: bool = True  # whether some entry is not zero, among those that were compared
+    any_slope: bool = True  # whether some compared entry is not zero
 
     def __post_init__(self) -> None:
         about = self.derivatives, self.rule, self.fast_mode, self.allow
@@ -63,9 +63,10 @@ class Check:
         primals: dict[str, Any],
     ) -> GradcheckReport:
         """
-        Check all; `steps` are for each input, and `undefined` names what is given None.
+        Run all tests, compare with differences and return the report.
 
-        Derivatives that are asked note in `primals` what they take for f's value.
+        `steps` has the step options of each input, and `undefined` the forms that are called with
+        None. Derivatives store the value of f that they computed in `primals`.
         """
         subject, outcome, nondet_tol = self.subject, self._outcome, self.rule.noise
         random = np.random.default_rng(self.seed)
@@ -237,7 +238,7 @@ class Check:
         return self.rule.atol + share * np.abs(value)
 
     def _findings_of(self, findings: Iterable[str]) -> list[str]:
-        """Return the findings of a test, or why it failed."""
+        """Return the findings of a test, or the error that it raised as a finding."""
         try:
             return list(findings)
         except WrongFormError as wrong:
@@ -289,7 +290,7 @@ def run_check(
     """
     Run one gradient check, and return its report or raise it.
 
-    `call` is what the user wrote. Of order 2, f is a gradient, and so are the report's outputs.
+    `call` is the user's call, for the report. If `order` is 2, f is a gradient.
     """
     settings.require_inplace(arguments.several, bool(arguments.forms) and not arguments.with_value)
     only_specified = settings.only_specified()

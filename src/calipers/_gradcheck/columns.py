@@ -85,7 +85,7 @@ class Sparse:
 
 
 class Pushed:
-    """A Jacobian whose columns jvp returns: stored if small, and else computed when read."""
+    """A Jacobian whose columns jvp computes: stored if small, else computed when read."""
 
     def __init__(self, units: UnitVectors) -> None:
         self.shape = units.size, units.count
@@ -106,7 +106,7 @@ class Pushed:
 
 @dataclass
 class Pulled:
-    """A Jacobian whose rows vjp returns: they are computed if products do not suffice."""
+    """A Jacobian whose rows vjp computes, if random products do not suffice."""
 
     d: AnalyticDerivative
     unit_products: Rows | None = None
@@ -280,18 +280,18 @@ def _weights(count: int, size: int, random: np.random.Generator) -> NDArray:
 
 class Products(NamedTuple):
     """
-    What vjp gives for weights of the rows; and weights of the columns, for slopes.
+    Products of the analytic Jacobian with random weights of rows, and weights of columns.
 
-    A wrong entry counts once to twice. Two in a column that are as large as the tolerance make up
-    for each other in one product by a chance of one in ten, as a tenth of that is told apart, and
-    hardly in all of them: so Freivalds tested products of matrices (MFCS 1979).
+    A wrong entry contributes one to two times its error. Two wrong entries in a column cancel in
+    one product with probability about 0.1, since a tenth of the tolerance is resolved, and hardly
+    ever in all products: this is Freivalds' test of matrix products (MFCS 1979).
     """
 
     pulled: Pulled
     of_rows: NDArray
     images: NDArray
     of_columns: NDArray
-    sampled_rows: dict[int, NDArray]  # some rows, by their number
+    sampled_rows: dict[int, NDArray]  # some rows, by their index
 
     @classmethod
     def of(cls, pulled: Pulled, random: np.random.Generator) -> "Products | None":
@@ -308,10 +308,10 @@ class Products(NamedTuple):
         self, sizes: NDArray, least: float, sums: NDArray, taken: NDArray, rule: Rule
     ) -> bool:
         """
-        Tell whether rows are right that are smaller than `least`, which products were to be sure.
+        Return True if rows with `sizes` below `least` and the sampled rows are right.
 
-        And those that were asked for by themselves. `sums` are those of the slopes in `taken`
-        columns, with their weights.
+        Products of all rows cannot resolve such small rows. `sums` are the numerical slopes of the
+        `taken` columns, summed with their weights.
         """
         nothing = sizes == 0
         if nothing.any():

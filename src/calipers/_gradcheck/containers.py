@@ -48,7 +48,7 @@ def holds_arrays(x: Any) -> bool:
 
 
 def copied(library: ContainerLibrary, x: Any) -> Any:
-    """Copy an array, NumPy's or a library's; all else is returned as it is."""
+    """Copy an array, NumPy's or a library's; return other values unchanged."""
     return x.copy() if isinstance(x, np.ndarray) else library.copied(x)
 
 
@@ -57,26 +57,27 @@ class Structure:
     How the arguments and the result of a function are made of arrays.
 
     Arguments may be containers of arrays and sparse matrices, and the result may be a container.
-    The functions here convert all that f and its derivatives take and return. What belongs to a
-    container is a container of the same structure. In those that the caller's functions take, None
-    stands for what is held constant; in those that they return, for zeros.
+    Its methods convert all arguments and results of f and its derivatives. Cotangents, tangents
+    and gradients of a container have its structure. None marks a constant leaf in arguments, and
+    a zero in results.
 
-    Of a container, and where `argnums` is None, f is differentiated by what is active; by an array
-    that is named in any case. A container of nothing else stays whole.
+    f is differentiated with respect to the active leaves of containers, and to each array that
+    `argnums` names. Containers without active leaves stay whole.
 
     Attributes
     ----------
     arrays : tuple
         The arguments as arrays: what containers hold, and the values of sparse matrices.
     argnums : tuple of int
-        Those of the arrays by which f is differentiated.
+        Positions of the arrays with respect to which f is differentiated.
     held : tuple of int
-        Those of the first `count` arguments that are not: they are differentiated only if they can
-        be, since the caller named none.
+        Positions of the other arrays among the first `count` arguments: constants, because the
+        caller named no arguments and these cannot be differentiated.
     names : tuple of str
-        Where the arrays are in containers; empty if there are none.
+        Paths of the arrays in containers; empty without containers.
     outputs : list of str
-        Where the arrays are in the result of the last call; empty if that is an array or several.
+        Paths of the arrays in the result of the last call; empty if it is an array or a tuple of
+        arrays.
     nondifferentiable_outputs : tuple of int
         Positions of outputs that the caller excludes.
     """
@@ -118,7 +119,7 @@ class Structure:
         self._owners = list(dict.fromkeys(opened.owners[k] for k in self.argnums))
 
     def __reduce__(self) -> Any:
-        """Pickle what it was made from, which holds no closures."""
+        """Pickle the arguments of the constructor, which hold no closures."""
         return Structure, self._made_from
 
     @property
@@ -134,7 +135,7 @@ class Structure:
     def exclude_outputs(
         self, f: Callable[..., Any], positions: Sequence[int], kwargs: dict[str, Any]
     ) -> None:
-        """Exclude all that some outputs of f hold; f is called once to see what it returns."""
+        """Exclude all arrays in some outputs of f; f is called once to get their structure."""
         flatten, leaves = self._library.flatten, self._opened.leaves
         copies = [copied(self._library, x) for x in leaves]
         outputs = as_tuple(f(*self._opened.unflatten(copies), **kwargs))
@@ -145,14 +146,14 @@ class Structure:
             self.nondifferentiable_outputs = tuple(which)
 
     def arguments(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """Return arguments for f: sparse matrices of their values, then containers of arrays."""
+        """Return the arguments of f: rebuild sparse matrices and containers from arrays."""
         if self._sparse:
             pairs = enumerate(arrays)
             arrays = [self._sparse[k].build(x) if k in self._sparse else x for k, x in pairs]
         return self._opened.unflatten(arrays) if self._nested else arrays
 
     def original_arguments(self, arrays: Sequence[Any]) -> list[Any]:
-        """Return arguments for a derivative: as for f, but with the caller's sparse matrices."""
+        """Return the arguments of a derivative: as for f, but with the caller's sparse matrices."""
         if self._sparse:
             pairs = enumerate(arrays)
             arrays = [self._sparse[k].original() if k in self._sparse else x for k, x in pairs]
@@ -167,7 +168,7 @@ class Structure:
         return flat
 
     def flattened(self, y: Any) -> tuple[list[str], Any]:
-        """Return where arrays are in a result, and a tuple of them; no places if it is flat."""
+        """Return the paths of the arrays in a result, and a tuple of them; no paths if flat."""
         held, _ = self._library.flatten(y)
         paths = [path for path, _ in held]
         # jax holds None for nothing, also at the end of a tuple.
@@ -203,7 +204,7 @@ class Structure:
         return whole if len(whole) > 1 else whole[0]
 
     def by_arrays(self, form: str, result: Any) -> Any:
-        """Return the result of a derivative by arrays: of jac, vjp or jvp."""
+        """Return the result of jac, vjp or jvp with arrays instead of containers."""
         if form == "vjp":
             return self._values(self._by_array(form, result))
         outputs = self._by_output(form, result) if form == "jac" or self.outputs else None
@@ -214,7 +215,7 @@ class Structure:
         return [None if one is None else self._by_array(form, one) for one in outputs]
 
     def _values(self, gradients: Any) -> Any:
-        """Return gradients by sparse matrices as those by their values."""
+        """Convert gradients with respect to sparse matrices to those with respect to values."""
         if not self._sparse:
             return gradients
         if not isinstance(gradients, (tuple, list)):
@@ -294,7 +295,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class AdaptedFunction:
-    """The caller's function as one that takes and returns arrays."""
+    """Wrapper of the caller's function that takes and returns arrays."""
 
     inner: Callable[..., Any]
     structure: Structure
@@ -307,14 +308,14 @@ class AdaptedFunction:
 
 @dataclass(frozen=True)
 class AdaptedDerivative:
-    """The caller's jac, vjp or jvp as one that takes and returns arrays."""
+    """Wrapper of the caller's jac, vjp or jvp that takes and returns arrays."""
 
     form: str
     inner: Callable[..., Any]
     structure: Structure
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the derivative is by arrays; a direction comes last, but for jac."""
+        """Return the derivative by arrays; the last argument of vjp and jvp is a direction."""
         structure = self.structure
         if structure.is_trivial:
             return self.inner(*args, **kwargs)
@@ -370,13 +371,13 @@ def _leaves_like(x: Any, other: Any, form: str, location: str) -> list[Any]:
 
 
 class ValueAndJac:
-    """A function that returns f's value and the Jacobian, as one that returns the latter."""
+    """Wrapper of a function that returns (value, jac), which returns only the Jacobian."""
 
     def __init__(self, inner: Callable[..., Any], primals: dict[str, Any]) -> None:
         self._inner, self._primals = inner, primals
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the Jacobian, and note the value."""
+        """Return the Jacobian, and store the value."""
         result = self._inner(*args, **kwargs)
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             size = f" of {len(result)}" if isinstance(result, (tuple, list)) else ""

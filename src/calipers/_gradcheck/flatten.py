@@ -82,7 +82,7 @@ def labels_of(kind: str, names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Segment:
-    """The position of one input or output in the vector of the real numbers of all."""
+    """The segment of one input or output in the flat real vector of all inputs or outputs."""
 
     position: int  # in the caller's order
     example: NDArray
@@ -172,9 +172,9 @@ def segments_of(
     value_indices: Mapping[int, tuple[NDArray, ...]] = NO_INDICES,
 ) -> tuple[Segment, ...]:
     """
-    Lay arrays out one after the other; names and labels are those of all positions.
+    Return the segments of arrays that lie one after the other in a flat real vector.
 
-    `value_indices` are those of the values of sparse inputs, by position.
+    `names` and `labels` have an item for each position, `value_indices` for each sparse input.
     """
     parts, start = [], 0
     for position, array in zip(positions, arrays, strict=True):
@@ -225,7 +225,7 @@ class RealOutputs:
     positions: tuple[int, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return them in new memory; NaN if f raises LinAlgError, as at a singular matrix."""
+        """Return the real vector, a copy; NaN if f raises LinAlgError, as at a singular matrix."""
         try:
             y = self.inner(*args, **kwargs)
         except Exception as error:

@@ -20,7 +20,7 @@ Store = Callable[[int, NDArray], None]
 
 @dataclass(frozen=True)
 class Compact:
-    """A sparse matrix by columns, with those methods of SciPy's csc_array that are used here."""
+    """A sparse matrix by columns, with the few methods of SciPy's csc_array that are needed."""
 
     shape: tuple[int, int]
     indptr: NDArray
@@ -65,7 +65,7 @@ class Compact:
 
 
 def compact(matrix: NDArray) -> NDArray | Compact:
-    """Return a large array in C order as `Compact` if it is mostly zero; any other as it is."""
+    """Return a large, mostly zero array in C order as `Compact`; other arrays unchanged."""
     if matrix.nbytes < _LARGE:
         return matrix
     flat = matrix.reshape(-1)
@@ -113,9 +113,9 @@ def entries_of_both(one: Any, other: Any) -> tuple[NDArray, NDArray]:
 
 class Rows:
     """
-    A matrix whose rows are filled some at a time, in any order, and by any thread.
+    A matrix whose rows are stored in blocks, in any order and by any thread.
 
-    Such are what vjp or jvp gives for unit vectors.
+    It holds the results of vjp or jvp for unit vectors.
     """
 
     def __init__(self, count: int, size: int) -> None:

@@ -43,7 +43,7 @@ _FLAGS = (
 
 
 def one_jac(jac: Any, value_and_jac: Any) -> Any:
-    """Return `jac` or `value_and_jac`, of which only one may be passed."""
+    """Return `jac` or `value_and_jac`, whichever was passed; raise if both were."""
     if jac is not None and value_and_jac is not None:
         msg = "jac and value_and_jac are the same derivative: pass only one of them"
         raise ValueError(msg)
@@ -107,10 +107,9 @@ def require_tested(
     names: Mapping[str, str] = _FORM_NAMES,
 ) -> None:
     """
-    Refuse tests of a form of the derivative that is not checked.
+    Raise if an option tests a form of the derivative that is not checked.
 
-    `switches` are the options that have a form checked that is there, and `names` what a form is
-    called.
+    `switches` are the options that enable a form, and `names` the caller's names of forms.
     """
     for option, form in TESTS.items():
         if options.get(option) and form not in checked:
@@ -122,7 +121,7 @@ def require_tested(
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of `gradcheck` that say how derivatives are checked, by their names."""
+    """The options of `gradcheck` that control how derivatives are checked."""
 
     eps: float | None = None
     atol: float | None = None
@@ -282,7 +281,7 @@ class Settings:
             raise ValueError(msg)
 
     def require_analytic(self, of_library: bool) -> None:
-        """Raise if complex steps are to be used for a function of a library's arrays."""
+        """Raise if complex steps are requested for a function of a library's arrays."""
         if self.method == COMPLEX_STEP and of_library:
             msg = (
                 f"method={self.method!r} needs a function of NumPy arrays, and f takes "

@@ -95,7 +95,7 @@ def base_in_batches(
 
 
 def no_batches(position: int) -> None:
-    """Return no function of batches: f is called point by point."""
+    """Return None: f has no batched version and is called point by point."""
 
 
 @dataclass

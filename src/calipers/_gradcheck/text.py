@@ -1,4 +1,4 @@
-"""The text of a gradcheck report: the verdict in a sentence, and what it rests on."""
+"""The text and the plot of a gradcheck report."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ _OTHERS = {NONSMOOTH: ("^", "#b8860b"), INCONCLUSIVE: ("o", "0.5")}
 _MOST_NAMES = 12  # inputs or outputs whose names an axis has room for
 _FEW_NAMES = 6  # names that stand next to each other along the horizontal axis
 _LONG_NAME = 8  # characters of a name there; longer or more names are turned
-_LARGEST = 1e12  # error/tolerance; what is beyond it, or infinite, has this color
+# Larger or infinite ratios of error to tolerance get the color of this ratio.
+_LARGEST = 1e12
 _LEGEND_MARK = 7.0  # points, the size of a mark in the legend
 _AXES = 300.0  # points that the shorter side of the axes has
 
@@ -85,7 +86,7 @@ def _name(axes: Any, axis_name: str, blocks: Sequence[tuple[str, int]]) -> None:
 
 
 def _marks(figure: "Figure", axes: Any, report: "GradcheckData", size: float) -> list[Any]:
-    """Mark entries that do not agree, and return what a legend says of them."""
+    """Mark entries that do not agree, and return their handles for a legend."""
     from matplotlib.colors import LogNorm
 
     def drawn(entries: Sequence["Entry"], **how: Any) -> Any:
@@ -124,7 +125,7 @@ _field = partial(field, most=None, width=_WIDTH, break_long_words=False, break_o
 
 
 def measured(entry: "Entry") -> str:
-    """Say what an entry is, what it should be, and what it may be off by."""
+    """Write the analytic and the numerical value of an entry, its error and its tolerance."""
     analytic, numerical = (_number(x) for x in (entry.analytic, entry.numerical))
     difference = abs(entry.analytic - entry.numerical)
     if analytic == numerical and difference > 0:
@@ -167,7 +168,7 @@ def headline(report: "GradcheckData") -> str:
 
 
 def _checked(report: "GradcheckData") -> str:
-    """Say which derivatives were checked, how many entries they have, and how."""
+    """Write which derivatives were checked, with how many entries and how."""
     names = _ALSO_CALLED.get(report.library, {})
     forms = ", ".join(names.get(form, form) for form in report.forms)
     rows, columns = report.shape

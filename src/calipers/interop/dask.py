@@ -1,4 +1,4 @@
-"""dask arrays: blocks are compared where they are, by the scheduler that would compute them."""
+"""Comparisons of dask arrays, block by block, by the scheduler that computes the arrays."""
 
 import pickle
 import sys
@@ -91,7 +91,7 @@ class DaskBlocks:
         return broadcast_shape([np.broadcast_to(0, shape) for shape in self.shapes()], self._names)
 
     def _scheduler(self) -> tuple[Callable[..., Any], Any]:
-        """Return what dask would compute the arrays by, and the client if that is of a cluster."""
+        """Return the scheduler of the arrays, and its client if it is that of a cluster."""
         try:
             get = import_module("dask.base").get_scheduler(collections=[self._like])
         except RuntimeError as error:
@@ -132,9 +132,9 @@ class DaskBlocks:
 
     def _gathered(self, client: Any, whole: Shape, test: Callable[..., bool]) -> "list[_Tasks]":
         """
-        Return tasks for several pairs each, of blocks that workers hold; none if they do not.
+        Return tasks for several pairs of blocks that workers hold; none if they hold none.
 
-        The first pair is asked alone: to name all blocks takes longer than to compare two.
+        The first pair is tested alone, since listing all blocks takes longer than comparing two.
         """
         arrays = self._aligned(whole)
         held = [x for x in arrays if _is_dask(x)]
@@ -169,7 +169,7 @@ class DaskBlocks:
         return [_in_order(held, tasks[part], texts[part]) for part in parts if tasks[part]]
 
     def _aligned(self, whole: Shape) -> list[Any]:
-        """Return the arrays in chunks that line up; numbers stay what they are."""
+        """Return the arrays with aligned chunks; numbers are returned unchanged."""
         arrays = [self._as_dask(x) for x in self._arrays]
         self._check_limit(arrays)
         common = _common_chunks(arrays, whole)
@@ -179,7 +179,7 @@ class DaskBlocks:
         return [_in_chunks(x, common) if _is_dask(x) else x for x in arrays]
 
     def _as_dask(self, x: Any) -> Any:
-        """Cut what is beside dask's array as that is cut."""
+        """Return an array as a dask array with the chunks of the first dask array."""
         if _is_dask(x) or np.shape(x) == ():
             return x
         array = import_module("dask.array")
@@ -218,7 +218,7 @@ class DaskBlocks:
 
 
 class _Tasks:
-    """A collection of dask: keys of a layer above another collection, and where each one is."""
+    """A dask collection: a layer of tasks on other collections, and the location of each task."""
 
     def __init__(
         self, beneath: Sequence[Any], name: str, layer: dict[Any, Any], descriptions: dict[Any, str]
@@ -260,12 +260,12 @@ class _Tasks:
 
 
 class _DifferError(Exception):
-    """Stops a scheduler of this machine: two blocks differ."""
+    """Raised in a task to stop a local scheduler: two blocks differ."""
 
 
 class _Gate:
     """
-    What keeps the caller until no task of this process compares any more.
+    A gate that blocks its owner on exit until no task of this process compares any more.
 
     A scheduler that is stopped leaves its threads running, and the caller may close, cut or change
     what they read.
@@ -286,7 +286,7 @@ class _Gate:
             self._changed.wait_for(lambda: not self._inside)
 
     def of(self, function: Callable[..., Result]) -> Callable[..., Result]:
-        """Return what asks the same until the gate is closed."""
+        """Return the function, which raises once the gate is closed."""
         return partial(_through, self, function)
 
     @contextmanager
@@ -309,7 +309,7 @@ def _through(gate: _Gate, function: Callable[..., Result], *args: Any) -> Result
 
 
 def _in_order(beneath: Sequence[Any], tasks: Sequence[Any], texts: Sequence[str]) -> _Tasks:
-    """Name tasks so that they begin in their order: of those alike, dask takes the last name."""
+    """Name tasks so that they start in order: among equals, dask starts the last name first."""
     name, count = _new_name(), len(tasks)
     keys = [(name, f"{count - i:0{len(str(count))}}") for i in range(count)]
     layer = dict(zip(keys, tasks, strict=True))
@@ -321,7 +321,7 @@ def _is_dask(x: Any) -> bool:
 
 
 def _operand(x: Any, name: str) -> Any:
-    """Return an array or a number, whose shape is known."""
+    """Return an array of known shape, or a number."""
     if _is_dask(x):
         if any(map(isnan, x.shape)):
             msg = f"{name} has chunks of unknown sizes; call {name}.compute_chunk_sizes() first"
@@ -337,7 +337,7 @@ def _operand(x: Any, name: str) -> Any:
 
 
 def _require_sendable(name: str, x: Any) -> None:
-    """Refuse what is open here alone, as a file of h5py is."""
+    """Raise if x cannot be pickled, such as an open file of h5py."""
     try:
         pickle.dumps(x)
     except Exception as error:
@@ -350,7 +350,7 @@ def _require_sendable(name: str, x: Any) -> None:
 
 def _new_name() -> str:
     """
-    Name what belongs to one call: to cancel it takes nothing away from another.
+    Return a name that is unique to a call, so that cancelling it affects no other call.
 
     With one prefix for all, dask fuses layers without a task for the new name.
     """
@@ -370,13 +370,13 @@ def _block_bytes(x: Any) -> int:
 
 
 def _key(x: Any, index: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the key of the block at an index of the whole, to which x broadcasts."""
+    """Return the key of the block of x at an index of the broadcast blocks."""
     pairs = zip(index[len(index) - x.ndim :], x.numblocks, strict=True)
     return (x.name, *(0 if count == 1 else i for i, count in pairs))
 
 
 def _common_chunks(arrays: Sequence[Any], whole: Shape) -> Chunks:
-    """Return the coarsest chunks that cut each array where it is cut already."""
+    """Return the coarsest chunks whose boundaries include those of each array."""
     common: list[tuple[int, ...]] = []
     for axis in range(-len(whole), 0):
         cuts = {
@@ -399,14 +399,14 @@ def _in_chunks(x: Any, common: Chunks) -> Any:
 
 
 def _computed(get: Callable[..., Any], tasks: _Tasks) -> list[Any]:
-    """Return the results of tasks from a scheduler of this machine."""
+    """Return the results of tasks from a local scheduler."""
     keys = tasks.__dask_keys__()
     graph = tasks.__dask_optimize__(tasks.dask, keys)
     return list(get(dict(graph), keys))
 
 
 def _all_true(client: Any, tasks: _Tasks) -> bool:
-    """Run tasks that ask on a cluster, until one answers no."""
+    """Run tests on a cluster until one fails; return True if none does."""
     with closing(_finished(client, tasks)) as batches:
         for batch in batches:
             # The scheduler tells the type of a result; the result itself is some ms away.
@@ -419,7 +419,7 @@ def _all_true(client: Any, tasks: _Tasks) -> bool:
 
 
 def _finished(client: Any, *collections: _Tasks) -> Generator[list[Any], None, None]:
-    """Run tasks on a cluster and yield those that are done; leave nothing there."""
+    """Run tasks on a cluster, yield batches of finished futures, and release all futures."""
     distributed = sys.modules["distributed"]
     texts = {key: text for tasks in collections for key, text in tasks.descriptions.items()}
     with _seceded(distributed):
@@ -441,7 +441,7 @@ def _finished(client: Any, *collections: _Tasks) -> Generator[list[Any], None, N
 
 @contextmanager
 def _seceded(distributed: Any) -> Iterator[None]:
-    """Let a worker do something else while a task of it waits for others."""
+    """Free the thread of a task that waits for other tasks."""
     try:
         distributed.secede()
     except Exception:  # not in a task, or in one that has seceded already
@@ -454,7 +454,7 @@ def _seceded(distributed: Any) -> Iterator[None]:
 
 
 def _location(names: Sequence[str], *regions: Region) -> str:
-    """Say which block it is, or from which to which."""
+    """Return the location of a block, or of a range of blocks, for an error note."""
     ends = (regions[0], regions[-1])[: len(regions)]
     where = " to ".join(
         f"[{', '.join(f'{part.start}:{part.stop}' for part in region)}]" for region in ends
@@ -464,7 +464,7 @@ def _location(names: Sequence[str], *regions: Region) -> str:
 
 @contextmanager
 def _noted(text: str) -> Iterator[None]:
-    """Say where an error comes from: once, whether it is known here or in the task."""
+    """Add the location of a block to an error, unless the task has added it."""
     try:
         yield
     except Exception as error:
@@ -473,8 +473,8 @@ def _noted(text: str) -> Iterator[None]:
         raise
 
 
-# What tasks do: they are called with what is asked of a block, the names and shapes of the
-# arrays, the region of the block in the whole, and the blocks.
+# Functions of tasks. Their arguments are the function that is applied to the blocks, the names and
+# shapes of the arrays, the region of the block in the broadcast shape, and the blocks.
 
 
 def _apply(
@@ -498,7 +498,7 @@ def _apply(
 
 
 def _test_block(function: Callable[..., Any], *args: Any) -> bool | None:
-    """Return True, or None: the type alone tells."""
+    """Return True, or None for False: the scheduler knows the type of a result before its value."""
     return bool(_apply(lambda _, *blocks: function(*blocks), *args)) or None
 
 
@@ -509,7 +509,7 @@ def _test_blocks(
     regions: Sequence[Region],
     pairs: Sequence[Sequence[Any]],
 ) -> bool | None:
-    """Ask until the answer is no."""
+    """Test pairs of blocks until one test fails."""
     for region, blocks in zip(regions, pairs, strict=True):
         if not _test_block(function, names, shapes, region, *blocks):
             return None

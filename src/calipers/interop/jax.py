@@ -61,7 +61,7 @@ class Jax:
 
 
 class _Bits:
-    """The bits of an array whose dtype the interface has no name for."""
+    """View of an array as bits, for dtypes that the CUDA array interface has no name for."""
 
     def __init__(self, x: Any) -> None:
         self._array = x
@@ -92,7 +92,7 @@ class JaxFunctions:
         return _is_differentiable(sys.modules["jax"], x)
 
     def copied(self, x: Any) -> Any:
-        return x  # which nobody can write into
+        return x  # jax arrays are immutable
 
     def differentiated(
         self,
@@ -148,14 +148,14 @@ class JaxFunctions:
 
 class _JaxFunction:
     """
-    A function of jax's arrays, called with NumPy's.
+    Wrapper that calls a function of jax arrays with NumPy arrays.
 
     Attributes
     ----------
     arrays : tuple
-        The arguments that it was made with.
+        The original arguments as NumPy arrays.
     primals : dict
-        What its derivatives took for its values: a custom rule has some of its own.
+        The values of f that its derivatives computed: those of a custom rule may differ.
     """
 
     def __init__(
@@ -176,11 +176,11 @@ class _JaxFunction:
         self._pulled: tuple[Any, Callable[..., Any]] | None = None
 
     def __call__(self, *args: Any) -> Any:
-        """Return what f gives, as arrays."""
+        """Return the results of f as NumPy arrays."""
         return _as_arrays(self._f(*self._as_jax_arrays(args)))
 
     def _f(self, *args: Any) -> Any:
-        """Return what f gives, with constants of NumPy and Python as jax's arrays."""
+        """Return the results of f, with constants of NumPy and Python as jax arrays."""
         y = self._inner(*args)
         return tuple(map(_as_jax, y)) if isinstance(y, (tuple, list)) else _as_jax(y)
 
@@ -189,7 +189,7 @@ class _JaxFunction:
         return [asarray(x) if is_jax else x for x, is_jax in zip(args, self._are_jax, strict=True)]
 
     def _of_active(self, args: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
-        """Return the differentiable outputs as a function of the inputs that are, and those."""
+        """Return the differentiable outputs as a function of active inputs, and these inputs."""
         every = self._as_jax_arrays(args)
 
         def inner(*active: Any) -> Any:
@@ -205,7 +205,7 @@ class _JaxFunction:
         return inner, [every[k] for k in self._argnums]
 
     def vjp(self, *args: Any) -> tuple[Any, ...]:
-        """Return the gradients; the linearization is made once, at one point."""
+        """Return the gradients; f is linearized once."""
         *point, w = args
         if self._pulled is None:
             inner, active = self._of_active(point)
@@ -218,7 +218,7 @@ class _JaxFunction:
         return tuple(map(np.asarray, pull(cotangents)))
 
     def jvp(self, *args: Any) -> tuple[Any, ...]:
-        """Return the tangents, of a batch by vmap."""
+        """Return the tangents; batches are computed by vmap."""
         *point, v = args
         inner, active = self._of_active(point)
         tangents = self._directions(as_tuple(v), active)
@@ -253,11 +253,11 @@ def _as_arrays(y: Any) -> Any:
 
 def _as_array(y: Any) -> Any:
     is_array = _library.owns(y) and not _is_key(sys.modules["jax"], y)
-    return np.asarray(y) if is_array else y  # what has no array is refused by its place
+    return np.asarray(y) if is_array else y  # the caller raises for other types
 
 
 def _as_jax(y: Any) -> Any:
-    """Return a floating-point constant, in NumPy's or Python's form, as jax takes it."""
+    """Convert a floating-point constant of NumPy or Python to a jax array."""
     if isinstance(y, (np.ndarray, np.generic, float, complex)):
         jax: Any = sys.modules["jax"]
         dtype = np.asarray(y).dtype
@@ -267,7 +267,7 @@ def _as_jax(y: Any) -> Any:
 
 
 def _is_key(jax: Any, x: Any) -> bool:
-    """Tell whether an array is of random keys, which are no numbers."""
+    """Return True if an array has random keys, which are not numbers."""
     return bool(jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key))
 
 

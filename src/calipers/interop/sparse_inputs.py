@@ -1,4 +1,4 @@
-"""Sparse matrices as inputs that are differentiated: arrays of their values, and the way back."""
+"""Conversion of sparse inputs of gradient checks to arrays of their values, and back."""
 
 import sys
 from collections.abc import Callable
@@ -51,8 +51,8 @@ def pattern(sparsity: Any, shape: tuple[int, int]) -> tuple[NDArray, NDArray]:
 
 
 def by_columns(data: NDArray, indices: NDArray, indptr: NDArray, shape: tuple[int, int]) -> Any:
-    """Return a csc_array around arrays that are known to fit together."""
-    if data.dtype.char == "e":  # of which SciPy has no matrices
+    """Return a csc_array of valid, sorted arrays, without checks."""
+    if data.dtype.char == "e":  # SciPy has no float16 matrices
         data = data.astype(np.float32)
     matrix = _sparse("sparsity=").csc_array((data, indices, indptr), shape=shape)
     matrix.has_sorted_indices = matrix.has_canonical_format = True
@@ -62,7 +62,7 @@ def by_columns(data: NDArray, indices: NDArray, indptr: NDArray, shape: tuple[in
 def linear_operator(
     shape: tuple[int, int], dtype: np.dtype[Any], **products: Any
 ) -> "LinearOperator":
-    """Return a LinearOperator made of its products."""
+    """Return a LinearOperator from its products."""
     _sparse("linear_operator")
     from scipy.sparse.linalg import LinearOperator
 
@@ -75,11 +75,11 @@ _tensors = Torch()
 @dataclass(frozen=True)
 class SparseInput:
     """
-    A sparse input seen as an array: of the specified values if masked, else of all.
+    A sparse input as an array: of the specified values if masked, else of all elements.
 
-    `build` makes the library's matrix of such an array, and `read` such an array of a gradient.
-    `original` copies the caller's: without masks `build` specifies all elements, and derivatives
-    are asked about those that the caller has.
+    `build` converts such an array to the library's matrix, and `read` converts a gradient to such
+    an array. `original` copies the caller's matrix for derivatives, since without masks `build`
+    specifies all elements.
     """
 
     values: NDArray
@@ -90,7 +90,7 @@ class SparseInput:
 
 
 def scipy_input(matrix: Any, masked: bool) -> SparseInput | None:
-    """Return what a matrix of SciPy is, or None if it is not one."""
+    """Return a SciPy matrix as a sparse input, or None for other types."""
     sparse = sys.modules.get("scipy.sparse")
     if sparse is None or not sparse.issparse(matrix):
         return None
@@ -119,7 +119,7 @@ def scipy_input(matrix: Any, masked: bool) -> SparseInput | None:
 
 
 def torch_input(tensor: Any, masked: bool) -> SparseInput:
-    """Return what a torch tensor of a sparse or MKLDNN layout is."""
+    """Return a torch tensor with a sparse or MKLDNN layout as a sparse input."""
     torch: Any = sys.modules["torch"]
     plain = tensor.detach()
     layout, device = plain.layout, plain.device

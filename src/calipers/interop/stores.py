@@ -38,7 +38,7 @@ class Zarr:
         return zarr is not None and isinstance(x, zarr.Array)
 
     def is_group(self, x: Any) -> bool:
-        """Tell whether x is a group of arrays, without asking its store."""
+        """Return True if x is a group of arrays; its store is not read."""
         zarr = sys.modules.get("zarr")
         return zarr is not None and isinstance(x, zarr.Group)
 

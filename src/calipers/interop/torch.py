@@ -17,12 +17,12 @@ _lending = RLock()  # of tensors, which have the values of one call at a time
 
 
 def copied(x: Any, active: bool) -> Any:
-    """Return a copy of a tensor, by which it may be differentiated."""
+    """Return a copy of a tensor as a new leaf of autograd."""
     return leaf(x.detach().clone(), x, active)
 
 
 def leaf(fresh: Any, like: Any, active: bool) -> Any:
-    """Return a new tensor as a leaf, and as a parameter where it stands for one."""
+    """Return a new tensor as a leaf, and as a parameter if `like` is one."""
     parameter = sys.modules["torch"].nn.Parameter
     if isinstance(like, parameter):
         return parameter(fresh, active)
@@ -33,10 +33,10 @@ def captured_by(
     outputs: Iterable[Any], inputs: tuple[Any, ...], argnums: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
-    Return which inputs f used themselves when given copies: those that its results lead to.
+    Return the inputs that f uses directly instead of its arguments, from the graph of its results.
 
-    First those that can be lent other values, and then those that cannot: one that is given twice
-    has no one copy, and results that were computed do not follow their tensors' data.
+    The first tuple has those whose data can be replaced during a call, the second the others: an
+    input that was passed twice, or one that was computed from other tensors.
     """
     tensors = [y for y in outputs if isinstance(y, sys.modules["torch"].Tensor)]
     todo = [(y.grad_fn, y.output_nr) for y in tensors]
@@ -59,9 +59,9 @@ def captured_by(
 @contextmanager
 def lent(inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any]) -> Iterator[None]:
     """
-    Let a function be called with autograd, and what it captured have the values of `tensors`.
+    Enable autograd, and give captured inputs the values of `tensors` during a call.
 
-    Captured inputs stand in the place of these, whose numbers they have for as long.
+    Captured inputs replace their copies in `tensors`.
     """
     with sys.modules["torch"].enable_grad(), _lending if captured else nullcontext():
         originals = {k: inputs[k].data for k in captured}
@@ -76,13 +76,13 @@ def lent(inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any])
 
 
 def cotangent(c: Any, like: Any) -> Any:
-    """Return a tensor like an output with the numbers of an array, contiguous if that is."""
+    """Return a tensor like an output with the values of an array, contiguous if the array is."""
     w = sys.modules["torch"].from_numpy(np.array(c)).to(device=like.device, dtype=like.dtype)
     return w if np.asarray(c).flags.c_contiguous else noncontiguous(w)
 
 
 def noncontiguous(x: Any) -> Any:
-    """Return the same numbers in Fortran order, with a gap after each in memory."""
+    """Return an equal tensor in Fortran order, with gaps between elements."""
     torch, axes = sys.modules["torch"], tuple(range(x.ndim))[::-1]
     return torch.stack((x.permute(axes),) * 2, -1)[..., 0].permute(axes)
 
@@ -93,7 +93,7 @@ _STATELESS = sys.stdlib_module_names | {"calipers", "numpy", "torch"}
 
 
 class HeldTensors:
-    """Where a function may hold tensors: attributes, lists, dicts, and variables outside of it."""
+    """The containers in which a function may store tensors: attributes, lists, dicts, globals."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
         self._holders: list[tuple[Any, Iterable[Any] | None]] = []  # and which keys of each
@@ -126,7 +126,7 @@ class HeldTensors:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Put back, afterwards, tensors that others took the place of: they outlive no vmap."""
+        """Restore tensors that were replaced in a call: those of vmap must not outlive it."""
         before = [dict(_items(*holder)) for holder in self._holders]
         try:
             yield
@@ -139,7 +139,7 @@ class HeldTensors:
 
 
 def _items(holder: Any, keys: Iterable[Any] | None) -> dict[Any, Any]:
-    """Return what a place holds, by key: by all, or by some of those of a dict."""
+    """Return the items of a container by key: all, or those with some keys of a dict."""
     if keys is not None:
         return {key: holder[key] for key in keys if key in holder}
     if isinstance(holder, CellType):
@@ -151,7 +151,7 @@ def _items(holder: Any, keys: Iterable[Any] | None) -> dict[Any, Any]:
 
 
 def _put(holder: Any, key: Any, old: dict[Any, Any]) -> None:
-    """Let a place hold what it did, which may be nothing."""
+    """Restore an item of a container, or delete it if it is new."""
     if isinstance(holder, CellType):
         holder.cell_contents = old.get(key)
     elif key in old:
@@ -160,7 +160,7 @@ def _put(holder: Any, key: Any, old: dict[Any, Any]) -> None:
         del holder[key]
 
 
-# Where a compressed layout keeps the places of its values.
+# The methods of a tensor with a compressed layout that return the indices of its values.
 _INDICES = {
     "torch.sparse_csr": ("crow_indices", "col_indices"),
     "torch.sparse_csc": ("ccol_indices", "row_indices"),
@@ -170,7 +170,7 @@ _INDICES = {
 
 
 def require_supported_layout(x: Any, name: str) -> None:
-    """Refuse a tensor whose elements cannot be had; the name is for the error."""
+    """Raise if the elements of a tensor cannot be read because of its layout."""
     torch = sys.modules["torch"]
     if x.layout not in (torch.strided, torch.jagged, torch.sparse_coo) and (
         str(x.layout) not in _INDICES
@@ -201,9 +201,9 @@ def _attribute(x: Any, name: str) -> Any:
 
 def members(actual: Any, expected: Any) -> Iterator[tuple[str, Any, Any, str | None]]:
     """
-    Yield the strided tensors that two tensors consist of, as suffixes of a path and both sides.
+    Yield the strided tensors that two tensors consist of, with the suffixes of their paths.
 
-    Or what is wrong with them, if indices differ. Meta tensors have none.
+    The last item describes the difference if indices differ. Meta tensors have no members.
     """
     if "meta" in (actual.device.type, expected.device.type):
         return
@@ -228,7 +228,7 @@ def members(actual: Any, expected: Any) -> Iterator[tuple[str, Any, Any, str | N
 
 
 def _sparse_difference(actual: Any, expected: Any) -> str | None:
-    """Say how the places of the specified values differ, if they do."""
+    """Describe how the indices of the specified values differ; None if they agree."""
     coo = actual.is_sparse
     kind = str(actual.layout).removeprefix("torch.sparse_").upper()
     if coo and actual.sparse_dim() != expected.sparse_dim():
@@ -348,14 +348,14 @@ class Torch:
 
 
 def _without_memory(x: Any, error: RuntimeError | str) -> TypeError:
-    """Return the error of a tensor that stands for others: FakeTensor, or one within vmap."""
+    """Return the error for a tensor without values: a FakeTensor, or one inside vmap."""
     reason = str(error).partition("\n")[0]
     msg = f"a {type(x).__name__} without elements that can be read ({reason}); "
     return TypeError(msg + "pass tensors outside of vmap, compile and fake modes")
 
 
 def require_values(x: Any, name: str) -> None:
-    """Refuse a tensor that holds no numbers of its own."""
+    """Raise if a tensor has no values."""
     if x.is_meta:
         msg = f"{name} is on the meta device, where tensors have no values: pass one on the host"
         raise ValueError(msg)

@@ -189,16 +189,16 @@ def _to_numpy(x: Any, name: str) -> NDArray:
 
 
 def _copy_back(tensors: Iterable[Any], arrays: Iterable[Any]) -> None:
-    """Store in arrays what was written into their copies, which are aligned as torch wants."""
+    """Copy tensors that f modified back to their arrays."""
     for tensor, array in zip(tensors, arrays, strict=True):
         if tensor is not None and array is not None and tensor._version:
             array[...] = _to_numpy(tensor, "a direction")
 
 
 class _Sparse:
-    """A gradient of another layout than its input: a finding, which its name is for."""
+    """A gradient whose layout differs from that of its input, reported as a finding."""
 
-    nnz = 0  # by which, and `toarray`, what is sparse is known
+    nnz = 0  # `is_sparse` recognizes a sparse matrix by nnz and toarray
 
     def __init__(self, layout: Any) -> None:
         self.layout = layout
@@ -209,7 +209,7 @@ class _Sparse:
 
 
 class _TorchFunction:
-    """A function of tensors, called with arrays at one point, or near it for its values."""
+    """Wrapper that calls a function of tensors with NumPy arrays."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class _TorchFunction:
 
     @cached_property
     def _held(self) -> HeldTensors:
-        """Where f may hold tensors of a batch, of which nothing else may know."""
+        """The containers in which f may store tensors of a batch."""
         return HeldTensors(self._f)
 
     def tensors(self, arrays: tuple[Any, ...]) -> list[Any]:
@@ -249,12 +249,12 @@ class _TorchFunction:
         return result
 
     def outputs(self, tensors: list[Any]) -> tuple[Any, ...]:
-        """Return what f gives of tensors, with autograd."""
+        """Return the outputs of f for tensors, with autograd."""
         with lent(self._inputs, self.captured, tensors):
             return as_tuple(self._f(*tensors))
 
     def __call__(self, *arrays: Any) -> Any:
-        """Return what f gives, as arrays."""
+        """Return the results of f as arrays."""
         tensors = self.tensors(arrays)
         with lent(self._inputs, self.captured, tensors):
             y = self._f(*tensors)
@@ -265,7 +265,7 @@ class _TorchFunction:
         return result
 
     def _copy_changes(self, tensors: list[Any], arrays: tuple[Any, ...]) -> None:
-        """Store in arrays what f wrote into their copies, behind autograd's back."""
+        """Copy inputs that f modified without autograd's notice back to their arrays."""
         for k in self._argnums:
             if k not in self._sparse and isinstance(arrays[k], np.ndarray):
                 now = _to_numpy(tensors[k], f"input {k}")
@@ -286,7 +286,7 @@ class _TorchFunction:
         return _to_numpy(y, f"output {position} of f")
 
     def batched(self, arrays: tuple[Any, ...], position: int) -> Callable[..., Any] | None:
-        """Return f by vmap over one input, if it may be tried."""
+        """Return f batched over one input by vmap; None if it cannot be batched."""
         torch = self._torch
         if self._sparse or position in self.captured:
             return None
@@ -305,7 +305,7 @@ class _TorchFunction:
         return of_batch
 
     def vjp(self, *args: Any) -> tuple[Any, ...]:
-        """Return the gradients by backward mode; the graph is made once for a point."""
+        """Return the gradients by backward mode; the graph of a point is reused."""
         *arrays, cotangents = args
         torch = self._torch
         if self._graph is None or not self._are_same_point(arrays, self._graph[0]):
@@ -337,7 +337,7 @@ class _TorchFunction:
         return tuple(map(self._gradient, self._argnums, gradients))
 
     def _are_same_point(self, arrays: list[Any], others: list[Any]) -> bool:
-        """Tell whether what f is differentiated by is the same; sparse tensors have one point."""
+        """Return True if the active arrays are equal; sparse tensors never change."""
         pairs = ((arrays[k], others[k]) for k in self._argnums if k not in self._sparse)
         return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
 
@@ -351,7 +351,7 @@ class _TorchFunction:
         return _to_numpy(gradient, "a gradient")
 
     def jvp(self, *args: Any) -> tuple[Any, ...]:
-        """Return the tangents by forward mode, of a batch by vmap."""
+        """Return the tangents by forward mode; batches are computed by vmap."""
         *arrays, tangents = args
         torch = self._torch
         v = as_tuple(tangents)

@@ -121,7 +121,7 @@ def unit_of_chunks(a: Any, b: Any) -> Unit | None:
 
 
 def tolerance_in(value: Any, unit: Unit | None, name: str) -> Any:
-    """Return the numbers of a tolerance in a unit; what is no quantity, as it is."""
+    """Convert a tolerance to numbers in a unit; tolerances without a unit are unchanged."""
     current = unit_of(value)
     if current is None:
         return value
