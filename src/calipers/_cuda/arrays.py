@@ -1,4 +1,4 @@
-"""Arrays on a device as kernels take them: memory as a vector, and where elements stand in it."""
+"""Arrays on a device as kernels take them: memory as a vector, and the indices of elements."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,7 +16,7 @@ from .kernels.loading import CARRIERS
 
 
 class Operand(NamedTuple):
-    """An array on a device, of whose elements none is moved: views of it are other operands."""
+    """An array on a device; views of it are other operands of the same memory."""
 
     memory: target.Memory  # of the first element, in the format that kernels read
     kind: str  # the name of the dtype
@@ -73,7 +73,7 @@ class Operand(NamedTuple):
         return self._placed(shape, target.contiguous(shape, self.itemsize))
 
     def is_c_contiguous(self) -> bool:
-        """Tell whether elements lie in C order, without gaps."""
+        """Return True if elements lie in C order, without gaps."""
         usual = target.contiguous(self.shape, self.itemsize)
         lengths = zip(self.shape, self.strides, usual, strict=True)
         return all(n < 2 or stride == step for n, stride, step in lengths)
@@ -103,14 +103,14 @@ class Operand(NamedTuple):
 
 
 class MemoryLayout(NamedTuple):
-    """Where the elements of arrays of one shape stand, axes joined where memory allows."""
+    """Indices of the elements of arrays of one shape, with axes merged where memory allows."""
 
     shape: tuple[int, ...]
-    steps: tuple[tuple[int, ...], ...]  # of each array: its first element's place, and each axis's
+    steps: tuple[tuple[int, ...], ...]  # of each array: its first element's index, and each axis's
     starts: tuple[int, ...]  # of each array's memory, from its first element, in bytes
     counts: tuple[int, ...]  # of elements from there on
     flat: bool  # element i of each stands at i
-    indexing: tuple[Any, ...]  # what kernels find elements by, of the first array and the last
+    indexing: tuple[Any, ...]  # by which kernels locate elements of the first array and the last
 
     def vectors(self, operands: Sequence[Operand]) -> list[Any]:
         """Return the memory of each array as kernels take it."""
@@ -119,7 +119,7 @@ class MemoryLayout(NamedTuple):
 
 
 def memory_layout(operands: Sequence[Operand], any_order: bool = False) -> MemoryLayout:
-    """Lay out the elements of arrays of one shape, in C order or in whatever suits memory."""
+    """Return the layout of arrays of one shape, in C order or in the order of memory."""
     sizes = tuple(o.itemsize for o in operands)
     return _memory_layout(operands[0].shape, tuple(o.strides for o in operands), sizes, any_order)
 
@@ -167,7 +167,7 @@ def _joined(axes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def operand(x: Any, name: str) -> Operand:
-    """Find an array on a device, and what kernels read its elements as."""
+    """Return an array on a device as an operand, in the dtype that kernels read."""
     library = library_of(x)
     try:
         view, kind, stream = (x, None, None) if library is None else library.on_device(x)
@@ -200,13 +200,13 @@ def operand(x: Any, name: str) -> Operand:
 
 @lru_cache
 def _is_even(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Tell whether steps from element to element are multiples of their size."""
+    """Return True if steps from element to element are multiples of their size."""
     return not any(n > 1 and s % itemsize for n, s in zip(shape, strides, strict=True))
 
 
 @lru_cache
 def _format(dtype: DType, kind: str | None) -> tuple[str, DType | None]:
-    """Return the name of a dtype, and what kernels read its elements as: None if they cannot."""
+    """Return the name of a dtype and the dtype that kernels read, None if unsupported."""
     kind = kind or dtype.name
     supported = dtype.kind in "biufc" and dtype.char not in "gG" and dtype.isnative
     if not supported and kind != "bfloat16":
@@ -216,7 +216,7 @@ def _format(dtype: DType, kind: str | None) -> tuple[str, DType | None]:
 
 def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
     """
-    Find two arrays on one device, one of which may be a number.
+    Return two arrays on one device as operands; one of them may be a number.
 
     Work on both goes to the stream of the first, which waits for what fills the second.
     """
@@ -241,7 +241,7 @@ def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
 
 
 def _number(x: Any, like: Operand) -> Operand:
-    """Put a number on the device, in the dtype that it takes beside an array (NEP 50)."""
+    """Put a number on the device, in the dtype that it takes with an array (NEP 50)."""
     dtype = np.dtype(np.float32 if like.kind == "bfloat16" else like.kind)
     value = np.asarray(x) if isinstance(x, np.generic) else strengthen(x, dtype)
     if value.dtype.kind == "O":
@@ -256,7 +256,7 @@ def _number(x: Any, like: Operand) -> Operand:
 
 @lru_cache
 def _cached_scalar(dtype: DType, bits: bytes, ordinal: int) -> Operand:
-    """Put a number on a device, where it stays: the same few are asked about again and again."""
+    """Put a number on a device, where it stays: the same few numbers are used repeatedly."""
     with target.on(ordinal):
         scalar = operand(target.to_device(np.frombuffer(bits, dtype)), "a number")
     return scalar._placed((), ())

@@ -16,7 +16,7 @@ from .kernels import closeness as kernels
 
 
 class Pending:
-    """The answer to a question that a device is still at work on."""
+    """The pending result of a comparison on a device."""
 
     def __init__(self, x: Operand, y: Operand, flag: target.Flag | None) -> None:
         # The arrays are kept as long as the kernel may read them.
@@ -33,7 +33,7 @@ class Pending:
                 self.result()
 
     def done(self) -> bool:
-        """Tell whether the answer is there."""
+        """Return True if the result is available."""
         flag = self._flag
         if flag is None:
             return True
@@ -41,7 +41,7 @@ class Pending:
             return flag.is_done() or self._flag is None  # it may have been given back meanwhile
 
     def result(self) -> bool:
-        """Wait for the answer."""
+        """Wait for the result and return it."""
         with self._taken:
             if self._flag is not None:
                 ordinal = self._arrays[0].memory.ordinal
@@ -59,7 +59,7 @@ def start_allclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Pen
 
 
 def start_search(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pending:
-    """Start to compare all elements of two arrays; nobody waits before the answer is asked for."""
+    """Start to compare all elements of two arrays; only `Pending.result` waits."""
     shape = common_shape(x, y, ("a", "b"))
     size = prod(shape)
     if size == 0:
@@ -90,7 +90,7 @@ def _search(
 
 
 def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
-    """Answer for each pair, in an array of the inputs' library on their device."""
+    """Return the verdict on each pair as an array of the inputs' library on their device."""
     x, y = operands(a, b, ("a", "b"))
     tolerances = _tolerance(rtol, "rtol"), _tolerance(atol, "atol")
     shape = common_shape(x, y, ("a", "b"))
@@ -145,7 +145,7 @@ def _mark(
 
 
 def array_equal(a: Any, b: Any, equal_nan: bool) -> bool:
-    """Tell whether shapes and elements are the same."""
+    """Return True if shapes and elements are the same."""
     if tuple(getattr(a, "shape", ())) != tuple(getattr(b, "shape", ())):
         return False
     return start_allclose(a, b, 0.0, 0.0, equal_nan).result()

@@ -1,4 +1,4 @@
-"""The comparison of two arrays on one device: what is asked of them, in one pass and a few short.
+"""Compare two arrays on one device: one pass over all pairs, and a few short ones.
 
 The names are those of `_host`, which asks the same of arrays on the host.
 """
@@ -23,7 +23,7 @@ from .kernels import comparison as kernels
 
 
 def as_pair(actual: Any, expected: Any, names: tuple[str, str]) -> ArrayPair:
-    """Find two arrays on one device, one of which may be a number."""
+    """Return two arrays on one device, or an array and a number, as a pair."""
     a, b = operands(actual, expected, names)
     return ArrayPair(
         a, b, working_dtypes(a.dtype, b.dtype), library_of(actual) or library_of(expected)
@@ -31,18 +31,18 @@ def as_pair(actual: Any, expected: Any, names: tuple[str, str]) -> ArrayPair:
 
 
 def broadcast(pair: ArrayPair) -> ArrayPair:
-    """Bring two arrays to one shape; a ValueError tells that there is none."""
+    """Broadcast two arrays to one shape; raise a ValueError if there is none."""
     shape = common_shape(pair.a, pair.b, ("actual", "expected"))
     return pair._replace(a=pair.a.broadcast(shape), b=pair.b.broadcast(shape))
 
 
 def all_close(a: Operand, b: Operand, rtol: float, atol: float, equal_nan: bool) -> bool:
-    """Give the verdict on all elements, as early as it can be had."""
+    """Return True if all elements are close; stop at the first that is not."""
     return start_search(a, b, rtol, atol, equal_nan).result()
 
 
 def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
-    """Pass once over two arrays of one shape."""
+    """Measure all pairs of two arrays of one shape in one pass."""
     a, b = pair.a, pair.b
     tally = PairStatistics.empty(a.shape)
     if a.size == 0:
@@ -88,7 +88,7 @@ def _first(
     arguments: tuple[Any, ...],
     count: int,
 ) -> NDArray:
-    """Find the first of `count` mismatches, one after the other."""
+    """Return the positions of the first of `count` mismatches, found one by one."""
     mismatches = target.to_device(np.full(FIRST, a.size))
     kernel = kernels.next_mismatch(kinds, held, memory.flat)
     for k in range(min(FIRST, count)):

@@ -72,12 +72,12 @@ def _batched(f: Any, like: NDArray, ordinal: int, position: int) -> LaunchedFunc
 # A block's copy of x is in its shared memory if it fits the 48 KiB that every device has, which
 # leave some for the kernel itself, and for f.
 _SHARED_BYTES = 47 << 10
-# Copies of x and results beside the Jacobian take at most this share of the memory that is allowed.
+# Copies of x and results next to the Jacobian take at most 1/_SHARE of the memory limit.
 _SHARE = 4
 
 
 def as_host(f: Any, x: Any, options: Options) -> tuple[Any, Any, Options]:
-    """Return a function, a point and options by which the host differentiates f on a device."""
+    """Return a function, point and options with which the host differentiates f on a device."""
     position: Any = options.argnums
     away = on_device(x=x)
     if not away:
@@ -118,7 +118,7 @@ def at_home(value: Any, x: Any) -> Any:
 
 
 class _Differentiation(NamedTuple):
-    """A function, where and by which differences it is differentiated, and what that may take."""
+    """A function, the point and differences of its derivative, and the memory limit."""
 
     f: Any
     x: NDArray

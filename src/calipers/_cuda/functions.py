@@ -1,4 +1,4 @@
-"""Functions that run on a device, as ones of arrays on the host."""
+"""Adapt functions that run on a device to arrays on the host."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -21,12 +21,12 @@ _CACHED_FUNCTIONS = 64
 
 @lru_cache(_CACHED_FUNCTIONS)
 def compiled(f: Callable[..., Any]) -> Any:
-    """Return a function as the kernels call it that are made for it."""
+    """Return a function compiled for the device, as its kernels call it."""
     return f if is_device_function(f) else target.device_function(f)
 
 
 class LaunchedFunction:
-    """A function compiled for a device, as one of batches of arguments on the host."""
+    """Adapter of a function compiled for a device to batches of arguments on the host."""
 
     evaluates_points_independently = True  # each in a thread
     batch_bytes = 1 << 26  # arguments and results of one launch, which a device has room for
@@ -65,7 +65,7 @@ class LaunchedFunction:
 
 class DeviceFunction:
     """
-    A function of arrays on a device as one of arrays on the host.
+    Adapter of a function of arrays on a device to arrays on the host.
 
     Of its arguments those at `positions`, and all beyond the first `count`, are sent to the device;
     what it writes there is brought back. One that is `launched` runs in one thread.
@@ -138,9 +138,9 @@ def launch(
     **layout: Any,
 ) -> None:
     """
-    Run a kernel that calls a user's function, and raise an error if that did not go well.
+    Run a kernel that calls a user's function, and raise an error if that function failed.
 
-    Its first arguments are copies of what is given on the host, or their addresses.
+    Its first arguments are copies of the host's `arrays`, or their addresses.
     """
     ordinal = target.current()
     desk = target.borrow(target.Desk, ordinal)
@@ -166,7 +166,7 @@ def launch(
 
 
 def _reason(error: NumbaError) -> str:
-    """Return the cause of a compiler's error, which comes after the stages that failed by it."""
+    """Return the cause of a compiler's error, without the stages that failed by it."""
     stages = [line.strip() for line in str(error).splitlines()]
     causes = [line for line in stages if line and not line.startswith("Failed in ")]
     if not causes:

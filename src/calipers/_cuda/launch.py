@@ -19,9 +19,9 @@ def cached_kernel(
     *variant: Any, registers: int | None = None
 ) -> Callable[[Callable[..., Any]], Any]:
     """
-    Return a decorator that compiles a kernel, or finds it compiled by an earlier process.
+    Return a decorator that compiles a kernel, or loads it from the cache of earlier processes.
 
-    A kernel is a function inside another one, and what it holds of that follows from `variant`.
+    A kernel is a nested function; `variant` determines the values that it closes over.
     """
     limit = {} if config.ENABLE_CUDASIM else {"max_registers": registers}
 
@@ -108,7 +108,7 @@ def _problem_of_driver() -> str | None:
 
 
 def _compared(major: int, minor: int, compiled: int) -> str | None:
-    """Return what to install if a driver of CUDA major.minor does not run code of another one."""
+    """Return what to install if a driver of CUDA major.minor does not run compiled code."""
     if major >= compiled:
         return None
     msg = f"the driver has CUDA {major}.{minor}, and does not run what the installed numba-cuda "
@@ -120,7 +120,7 @@ def _compared(major: int, minor: int, compiled: int) -> str | None:
 
 def _why_not() -> str:
     """Return why Numba sees no device."""
-    # Without an error of the driver, what is_available() misses is the compiler.
+    # Without an error of the driver, is_available() misses the compiler.
     compiler = f"libNVVM is not found: {install_command()}, or set CUDA_HOME"
     return " ".join(str(cuda.cuda_error() or compiler).split())
 
@@ -147,7 +147,7 @@ def _name(device: Any) -> str:
 _BYTES_IN_FLIGHT = 48
 _THREADS = 256
 _MOST_ITEMS = 8  # that the compiler keeps in registers
-_MOST_STRIDED = 4  # with the arithmetic of their places
+_MOST_STRIDED = 4  # with the arithmetic of their indices
 _REGISTERS = 1 << 16  # of a multiprocessor
 CALLING = 80  # registers that a kernel may take which calls a user's function for each entry
 RESIDENT = 8  # blocks of that many threads fill the largest multiprocessors
@@ -157,8 +157,8 @@ class Policy(NamedTuple):
     """
     Threads of a block, and elements of each array that a thread loads before it looks.
 
-    And how many blocks a multiprocessor has room for at once. One more would begin when the others
-    have ended, all of which do the same work, and be alone then.
+    And how many blocks a multiprocessor runs at once. One more would begin when the others, which
+    do the same work, have ended, and run alone.
     """
 
     threads: int
@@ -178,13 +178,13 @@ class Policy(NamedTuple):
 
 @cache
 def policy_of(itemsize: int, flat: bool = True, blocks: int = RESIDENT) -> Policy:
-    """Return the layout for pairs of elements of a size in bytes, one after the other or not."""
+    """Return the policy for pairs of elements of a size in bytes, `flat` if contiguous."""
     most = _MOST_ITEMS if flat else _MOST_STRIDED
     return Policy(_THREADS, min(max(2, _BYTES_IN_FLIGHT // (2 * itemsize)), most), blocks)
 
 
 def blocks_for(registers: int) -> int:
-    """Return how many blocks have room at once whose threads take so many registers."""
+    """Return how many blocks with so many registers per thread a multiprocessor runs at once."""
     return max(1, _REGISTERS // (_THREADS * (-(-registers // 8) * 8)))
 
 
@@ -200,7 +200,7 @@ except ImportError:  # of Numba's simulator, or of a numba-cuda before it
 # Types whose values cuda.core hands over as Numba does: in 64 bits, and bool in a byte.
 _NUMBERS = frozenset({int, float, bool})
 
-# Of each kernel, as long as it is there: by device, and what `_unfold` tells of arguments.
+# The compiled code of each live kernel, by device and the types of arguments (`_unfold`).
 _compiled: WeakKeyDictionary[Any, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
 
@@ -229,7 +229,7 @@ def launch(
 
 
 def _unfold(values: tuple[Any, ...], kinds: list[Any], numbers: list[Any]) -> bool:
-    """Add numbers in tuples, and what tells their types; and tell whether there are no others."""
+    """Append numbers in nested tuples, and their types; return True if there is nothing else."""
     for x in values:
         kind = type(x)
         if kind in _NUMBERS:

@@ -1,4 +1,4 @@
-"""What the device itself is asked for: where arrays lie in its memory, launches, an answer."""
+"""Memory of a device, streams, launches and flags: the layer over Numba and the driver."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
-_RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
+_RESERVED = 1 << 10  # bytes of shared memory that the driver reserves in each block
 _WARP = 32  # threads that run together
 _SMALL = 16  # the part of all memory up to which it is not asked whether it is free
 _DESK = 1 << 20  # bytes of the pinned buffer through which small arrays are copied at once
@@ -44,7 +44,7 @@ _LEGACY_STREAM = 1  # what interfaces call the default stream
 
 
 class Memory(NamedTuple):
-    """Where an array lies on a device."""
+    """Address, layout, stream and device of an array."""
 
     owner: Any  # keeps it alive
     address: int  # of the first element
@@ -57,9 +57,9 @@ class Memory(NamedTuple):
 
 def memory_of(x: Any, stream: int | None = None) -> Memory:
     """
-    Find an array by its CUDA array interface, or by DLPack.
+    Describe an array by its CUDA array interface, or by DLPack.
 
-    The stream that fills it is given where the interface does not tell.
+    `stream` is the one that fills it, if the interface does not name one.
     """
     if SIMULATOR:
         array = x._ary
@@ -70,7 +70,7 @@ def memory_of(x: Any, stream: int | None = None) -> Memory:
             msg = "masked arrays on a device are not supported; pass the data"
             raise TypeError(msg)
         dtype, shape = _dtype_of(interface["typestr"]), tuple(interface["shape"])
-        # Numba's own say None where axes are broadcast, too, of which memory holds one element.
+        # Numba's own say None where axes are broadcast, too, where memory holds one element.
         stated = x.strides if hasattr(x, "__cuda_ndarray__") else interface.get("strides")
         strides = contiguous(shape, dtype.itemsize) if stated is None else stated
         address = interface["data"][0]
@@ -115,7 +115,7 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def _ordinal(address: int) -> int:
-    """Ask on which device an address is; an empty array has none, and is on the current one."""
+    """Return the device of an address; an empty array has none, and is on the current one."""
     if not address:
         return current()
     status, ordinal = driver.cuPointerGetAttribute(_DEVICE_OF_POINTER, address)
@@ -126,7 +126,7 @@ def _ordinal(address: int) -> int:
 
 
 def current() -> int:
-    """Ask which device is the current one; a thread that has none gets one."""
+    """Return the current device; a thread that has none gets one."""
     if SIMULATOR:
         return 0
     # Numba takes ten times as long to tell.
@@ -135,13 +135,13 @@ def current() -> int:
 
 
 def vector(memory: Memory, start: int, count: int) -> Any:
-    """Return what `viewer` makes a vector of elements from some bytes after the first one on."""
+    """Return the argument of `viewer` for elements from some bytes after the first one on."""
     address = memory.address + start
     return view(memory.owner, address, memory.dtype, (count,)) if SIMULATOR else address
 
 
 def address_of(x: Any) -> Any:
-    """Return what `viewer` makes a vector of a whole array of Numba's."""
+    """Return the argument of `viewer` for a whole array of Numba's."""
     return x.reshape(-1) if SIMULATOR else x.__cuda_array_interface__["data"][0]
 
 
@@ -178,7 +178,7 @@ def stream(pointer: int) -> Any:
 
 
 def order(after: Any, before: Any) -> None:
-    """Let what one stream is given from now on wait for what another was given."""
+    """Make later work on the stream `after` wait for earlier work on `before`."""
     if not SIMULATOR:
         event = cuda.event(timing=False)
         event.record(before)
@@ -194,7 +194,7 @@ def on(ordinal: int) -> AbstractContextManager[Any]:
 
 
 def blocks_of(size: int, tile: int, each: int = RESIDENT) -> int:
-    """Return how many blocks a pass is run by: as its work and the device have room for."""
+    """Return the number of blocks of a pass, limited by its work and by the device."""
     return max(_LEAST_BLOCKS, min(-(-size // tile), resident(each)))
 
 
@@ -356,7 +356,7 @@ class Desk:
 
     @staticmethod
     def takes(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
-        """Tell whether it has room for arrays."""
+        """Return True if it has space for arrays."""
         return sum(x.nbytes + _ALIGNMENT for x in arrays) <= _DESK
 
     def put(self, arrays: Sequence[np.ndarray[Any, Any]], on_stream: Any) -> list[Any]:
@@ -394,8 +394,8 @@ class Flag:
     """
     A number on the device, which a kernel sets to the number of the call when it finds something.
 
-    It is never reset: each call has a number of its own. Blocks tell each other by it; the host is
-    told by another one in its own memory, which is there once the kernel has run.
+    It is never reset: each call has a number of its own. Blocks read it; the host reads a
+    second one in its own memory, which is set once the kernel has run.
     """
 
     def __init__(self) -> None:
@@ -419,7 +419,7 @@ class Flag:
             _require(status)
 
     def is_done(self) -> bool:
-        """Tell whether the kernel has run."""
+        """Return True if the kernel has run."""
         if self._ended is None:
             return True
         # Numba's own query logs an error for every kernel that is still at work.
@@ -427,7 +427,7 @@ class Flag:
         return bool(status != driver.CUresult.CUDA_ERROR_NOT_READY)  # errors are those of `is_set`
 
     def is_set(self) -> bool:
-        """Wait for the kernel, and tell whether the latest call has found something."""
+        """Wait for the kernel; return True if the latest call has found something."""
         if self._ended is not None:
             (status,) = driver.cuEventSynchronize(self._ended.handle)
             _require(status)
@@ -439,7 +439,7 @@ _spare: defaultdict[tuple[type, int], list[Any]] = defaultdict(list)
 
 
 def borrow(kind: type[T], ordinal: int) -> T:
-    """Return a flag, or a desk, on a device that no other call uses until it is given back."""
+    """Return a flag or desk of a device for exclusive use until `give_back`."""
     try:
         spare: T = _spare[kind, ordinal].pop()
     except IndexError:
@@ -448,5 +448,5 @@ def borrow(kind: type[T], ordinal: int) -> T:
 
 
 def give_back(lent: Flag | Desk, ordinal: int) -> None:
-    """Let others use what no kernel uses any more."""
+    """Return a flag or desk to the pool once no kernel uses it."""
     _spare[type(lent), ordinal].append(lent)

@@ -1,4 +1,4 @@
-"""The record of a comparison, and what adds to it: sums of squares, positions of mismatches."""
+"""The record of a comparison, and loops that add sums of squares and mismatches to it."""
 
 import math
 from typing import Any
@@ -38,10 +38,11 @@ COUNTED = (
     "without_distance",
     *MASKED,
 )
-# The largest over all finite pairs. The first pair that has it is at position `<measure>_at`.
+# Measures of the difference: the largest over all finite pairs. The first pair that has it is at
+# position `<measure>_at`.
 MEASURES: tuple[Measure, ...] = ("excess", "absolute", "relative", "ulp")
 POSITIONS = tuple(f"{measure}_at" for measure in MEASURES)
-# Tolerances that would pass all pairs, of which the larger counts.
+# Tolerances that would pass all pairs; of two parts the larger counts.
 PASSING = ("passing_rtol", "passing_atol")
 # Sums of squares: the high and the low part of each of SCALES.
 SQUARES = ("squares", "reference_squares")

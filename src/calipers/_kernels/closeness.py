@@ -15,7 +15,8 @@ from .function_calls import borrowed
 from .scalar.closeness import HUGE, LOW, TINY, close, gap, reduced, sure_narrow, sure_wide
 from .scalar.formats import Truth, double, pair_of_vectors, prefetch, single, stored, vector
 
-# A block of each array fits the nearest cache beside the lines being fetched for the next four.
+# A block of each array fits the nearest cache together with the lines being fetched for the next
+# four.
 _BLOCK_BYTES = 512
 _BLOCKS_AHEAD = 4
 

@@ -1,4 +1,4 @@
-"""Colors of the columns of a sparse matrix, and what is recovered from sums of columns by color.
+"""Color the columns of a sparse matrix, and recover its entries from sums of columns by color.
 
 Patterns are CSC without values: the rows of column j are ``indices[indptr[j]:indptr[j+1]]``, in any
 order, and may repeat. Rows are trusted to lie within the matrix.
@@ -68,7 +68,7 @@ def first_fit_many(indptr, indices, order, lengths, starts, width, words, filled
     """
     Do as `first_fit` with up to 64*width colors.
 
-    Row i keeps its colors in words from starts[i]: as a mask, of which filled[i] words are full, or
+    Row i keeps its colors in words from starts[i]: as a mask with filled[i] full words, or
     as a list of filled[i] colors if that is shorter. ``words``, ``filled`` and ``marks`` are 0.
     """
     count = np.uint64(0)
@@ -118,7 +118,7 @@ def lattice(strides, period, colors):
     Color the points of a grid, which stand in C order, by ``(x + 2*y + 3*z + ...) % period``.
 
     strides[0] is 1; a step along an axis is a stride. With a period of ``2*axes + 1`` the points
-    beside any point, and it, are of all colors (Golomb and Welch, 1970).
+    next to any point, and the point itself, have all colors (Golomb and Welch, 1970).
     """
     axes = strides.size
     length = strides[1] if axes > 1 else colors.size
@@ -137,7 +137,7 @@ def lattice(strides, period, colors):
 
 
 def separates(indptr, indices, colors, masks):
-    """Tell whether no row holds two columns of one color; fill the rows' masks, a bit a color."""
+    """Return True if no row holds two columns of one color; fill the rows' masks, a bit a color."""
     for j in range(np.uint64(colors.size)):
         start, stop = span(indptr, j)
         bit = np.uint64(1) << np.uint64(colors[j])
@@ -337,7 +337,7 @@ def star_fit(starts, adjacent, reverse, hub, spoke, colors, forbidden, first, la
 
 def choose_sources(indptr, indices, starts, columns, positions, colors, holder, mirrored):
     """
-    Tell which entries (i, j) are read as (j, i) from the sums of columns by color.
+    Mark the entries (i, j) that are read as (j, i) from the sums of columns by color.
 
     An entry (i, j) stands alone in row i of the sum of j's color if no other column of that color
     has an entry in row i; in a star coloring that holds for it or for (j, i). Of both, the one in

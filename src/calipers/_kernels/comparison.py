@@ -1,7 +1,7 @@
 """Compare two arrays in one pass: counts, extremes, norms and distances in ULP.
 
 A block is surveyed by one loop that the compiler vectorises. It measures the usual pairs and sets
-the unusual ones apart: those with a NaN or an infinity, and those at the ends of the range, which
+the unusual ones aside: those with a NaN or an infinity, and those at the ends of the range, which
 are then measured one by one. The results of a pass are one `RECORD`.
 """
 
@@ -44,7 +44,7 @@ _AXES_AT_MOST = 64  # axes of an array at most, which is NumPy's limit
 @cache
 def scratch_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of a pass's scratch memory."""
-    # Distances in ULP stand in the width of float32, or in 64 bits.
+    # Distances in ULP take 32 bits for float32, else 64.
     ulp = np.uint32 if dtype == np.float32 else np.uint64
     sums = (_f8, (3, 2, LANES))
     return np.dtype(
@@ -57,7 +57,7 @@ def scratch_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
             ("lanes", *sums),
             ("reference_lanes", *sums),
             ("tables", _i8, (4, BUCKETS)),
-            # The block in which the largest of each measure stands.
+            # The start of the block with the largest value of each measure.
             ("highest", _i8, 4),
         ],
         align=True,
@@ -312,7 +312,7 @@ def tally(
     a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axes, counts, workspace
 ):
     """
-    Add what two vectors tell to a tally; a[0] stands at position `start` in C order.
+    Add the comparison of two vectors to a tally; a[0] is at position `start` in C order.
 
     `workspace` is one element of scratch, all zeros; see `scratch_dtype`.
     """

@@ -1,4 +1,4 @@
-"""What a verdict on two implementations measures: inputs moved a little, and errors in units."""
+"""Perturb inputs, and sum up errors in units of the expected error."""
 
 import math
 
@@ -12,10 +12,10 @@ from .scalar.formats import vector
 
 _WORD = 64  # bits of the random number that gives signs to as many elements
 
-# Sizes of moves are spread evenly from this to 1 more, and then have this mean square.
+# The sizes of perturbations are spread evenly from _LEAST to _LEAST + 1; _UNIT makes their rms 1.
 _LEAST = 0.5
 _UNIT = 1.0 / math.sqrt(((_LEAST + 1.0) ** 3 - _LEAST**3) / 3.0)
-# Fractions of the golden ratio's multiples, which are spread evenly.
+# Fractional parts of the golden ratio's multiples: evenly spread over [0, 1).
 _TURNS = np.fmod((math.sqrt(5.0) - 1.0) / 2.0 * np.arange(_WORD), 1.0)
 
 
@@ -49,7 +49,7 @@ def perturb(x, delta, seed, out):
 
 
 def add_squares(d, scale, sums):
-    """Add the squares of what is finite of a vector times `scale` to sums."""
+    """Add the squares of a vector's finite elements times `scale` to sums."""
     for i in range(d.size):
         if abs(d[i]) < np.inf:
             sums[i] += (d[i] * scale) * (d[i] * scale)
@@ -57,7 +57,7 @@ def add_squares(d, scale, sums):
 
 def summarize_errors(d, unit, summary):
     """
-    Sum up errors in units.
+    Summarize errors in units of the expected error.
 
     Store how many there are, the sum of their squares, the largest, where it is, the sums of
     squares of the errors and of the units themselves, how many errors are not finite, and the
@@ -98,7 +98,7 @@ def summarize_errors(d, unit, summary):
 
 
 def cosine(a, b, unit):
-    """Return the cosine between two vectors of errors in units; 0 if one is nothing."""
+    """Return the cosine of the angle between two vectors of errors in units; 0 if one is zero."""
     both = 0.0
     first = 0.0
     second = 0.0

@@ -1,4 +1,4 @@
-"""Where f is evaluated, and how differences become derivatives.
+"""Fixed-step differences: evaluation points, weights and loops over the columns of f.
 
 A stencil is a list of divided differences: a row (u, l, w) of its array stands for
 ``w * (f(x + u*h) - f(x + l*h)) / (u*h - l*h)``, the divisor being what the two arguments realised.
@@ -18,7 +18,7 @@ from . import jitable
 from .function_calls import assign, borrowed, evaluate, reals, shaped
 from .scalar.formats import vector
 
-# What became of a column, the worse the later.
+# Statuses of a column, in order of severity.
 NAMES_OF_STATUS = (
     "FIXED",
     "CONVERGED",
@@ -52,7 +52,7 @@ class StepRule(NamedTuple):
 
 @jitable
 def entry(values: Any, j: int, default: float) -> Any:
-    """Return element j of a vector, of which a vector of 1 or 0 elements may be a short form."""
+    """Return element j of a vector that may be abbreviated to one element, or none (`default`)."""
     if values.size == 0:
         return default
     return values[j] if values.size > 1 else values[0]
@@ -88,7 +88,7 @@ def _step(cell: Any, x: float, length: float) -> Any:
 def _within(h: float, x: float, low: float, high: float, central: Any, sided: Any) -> Any:
     """Return a step within bounds, and whether the central stencil fits them.
 
-    Where it does not, the step goes into the larger room, and no farther than that.
+    If it does not, the step goes toward the farther bound, and not past it.
     """
     if _fits(x, h, central, low, high):
         return h, True
@@ -99,8 +99,8 @@ def _within(h: float, x: float, low: float, high: float, central: Any, sided: An
 
 @jitable
 def _fate(length: float, realised: float, h: float) -> int:
-    """Return what becomes of a coordinate by the step that its format realises, and that taken."""
-    if length == 0:  # beside an x that is not finite, too
+    """Return the status of a coordinate from the step its format realises and the step taken."""
+    if length == 0:  # also at an x that is not finite
         return EXCLUDED
     if h != 0:
         return FIXED
@@ -150,7 +150,7 @@ def tabulate(
             low, high = entry(lows, start + k, -math.inf), entry(highs, start + k, math.inf)
             realised = _step(cell, x, length)
             h, centered = _within(realised, x, low, high, central, sided)
-            if rounded(cell, x + h) == x:  # room that is lost beside x is none
+            if rounded(cell, x + h) == x:  # a step below the spacing of x
                 h = 0.0
             fates[k] = _fate(length, realised, h)
             stencil = central if centered else sided

@@ -1,4 +1,4 @@
-"""Are two numbers equal? The rule, and the loop that asks it of every pair."""
+"""Equality of numbers: the scalar rule, and loops that find the first unequal pair."""
 
 import numpy as np
 from numba.core import types
@@ -14,7 +14,7 @@ BLOCK_BYTES = 8192
 
 
 def unequal(a, b, equal_nan):
-    """Decide a pair of numbers; two NaN are equal if `equal_nan`."""
+    """Return True if two numbers differ; two NaN are equal if `equal_nan`."""
 
 
 @jitable_as(unequal)
@@ -66,7 +66,7 @@ def _differs(x, y, i):
 
 
 def _same(x, y):
-    # Without a way out, so that it is vectorised.
+    # Without an early exit, so that the loop is vectorised.
     differ = False
     for i in range(x.size):
         differ |= _differs(x, y, i)
@@ -89,7 +89,7 @@ def first_unequal(a, b, equal_nan):
 
 def first_unequal_strided(a, b, equal_nan):
     """
-    Return the same of arrays that are not contiguous.
+    Return the position of the first unequal pair of strided arrays, or -1.
 
     What is vectorised would gather elements, which takes twice as long as four loads and a test.
     """
@@ -127,7 +127,7 @@ def _(x):
 
 
 def _all_finite(x):
-    # Without a way out, so that it is vectorised.
+    # Without an early exit, so that the loop is vectorised.
     nonfinite = False
     for i in range(x.size):
         nonfinite |= not finite(x[i])

@@ -1,4 +1,4 @@
-"""The first look of gradcheck at many columns."""
+"""The screening pass of gradcheck over many columns."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ from .scalar.formats import vector
 
 def screen(analytic, right, left, none, rule, marks, needs, ends):
     """
-    Raise the marks of columns to what `mark_of` says of an analytic Jacobian and slopes of f.
+    Raise the marks of columns by comparing an analytic Jacobian with slopes of f (`mark_of`).
 
     `analytic` has rows for each form of the Jacobian. What is compared are slopes, not values:
     `none` is a vector of zeros.
@@ -57,7 +57,7 @@ def screen(analytic, right, left, none, rule, marks, needs, ends):
 
 
 def resolve(analytic, slopes, far, distances, none, rule, marks, needs, ends):
-    """Resolve the marks of columns that are VAGUE, by slopes to both sides at farther steps."""
+    """Resolve the marks of VAGUE columns by slopes to both sides at longer steps."""
     for k in range(marks.size):
         if marks[k] != VAGUE:
             continue
@@ -126,7 +126,7 @@ def screen_columns(
             more = _farther(near, far, 0.5 * 2.0**power)
             table = tables[1 + power, direction]
             tabulate(origin, 1, start, more, coords, table, status, 0, status.size)
-        # The last ones tell the fates of columns.
+        # Last, so that `status` is that of the near steps.
         tabulate(origin, 1, start, near, coords, tables[0, direction], status, 0, status.size)
     assign(coords, origin)
     lost = -1
@@ -141,7 +141,7 @@ def screen_columns(
             reals(unit)[c] = 0.0
         if status[k] == LOST and lost < 0:
             lost = c
-        if status[k] != FIXED:  # no slope confirms anything here
+        if status[k] != FIXED:  # there is no slope to compare with
             marks[k] = DOUBTED
             if products is None:
                 sizes[k] = measured(bits, line, by_row, all_of(ends, base.size))
@@ -197,7 +197,7 @@ def _farther(rule: Any, lengths: Any, factor: float) -> Any:
 def _evaluate_pair(
     f: Any, x: Any, origin: Any, c: int, table: Any, k: int, like: Any, values: Any
 ) -> Any:
-    """Call f to both sides of x; return its values, and by what their changes make slopes."""
+    """Return f on both sides of x, and the weights that make slopes of its changes."""
     coords, width = reals(x), reals(like).size
     for direction in range(2):
         coords[c] = table[direction, 0, 0, k]
@@ -207,7 +207,7 @@ def _evaluate_pair(
 
 
 def doubts(analytic, right, left, rule, doubted):
-    """Mark the entries of columns, a row each, that are not clear."""
+    """Mark the entries of columns, a row each, that the slopes leave in doubt."""
     for k in range(doubted.shape[0]):
         for i in range(rule.row_sizes.size):
             claimed, up, down = analytic[k, i], right[k, i], left[k, i]
@@ -219,9 +219,9 @@ def doubts(analytic, right, left, rule, doubted):
 
 def at_points(f, x, origin, numbers, points, like, result, reached):
     """
-    Store what f gives where one of the real numbers of x is another, a row of real numbers each.
+    Store f at points that differ from x in one real number, a row of real numbers each.
 
-    `x` is room for it, and what f returns is an array like `like`.
+    `x` is scratch, and f returns an array like `like`.
     """
     x, origin, numbers, points = borrowed((x, origin, numbers, points))
     like, result, reached = borrowed((like, result, reached))

@@ -1,4 +1,4 @@
-"""What the first look of gradcheck finds of a column: whether slopes leave an entry in doubt."""
+"""Marks of the screening pass of gradcheck: do slopes leave an entry of a column in doubt?"""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from . import in_any_order, jitable
 from .function_calls import borrowed
 from .matrices import WORD
 
-# What is found of a column, the worse the later.
+# Marks of a column, in order of severity.
 CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
 
 _ODD = 0.02  # of what slopes to both sides of x differ by, which curvature need not explain
@@ -19,10 +19,10 @@ _ESTIMATED_SHARE = 0.5  # of the tolerance: for an entry and the error of a slop
 
 class ColumnCriteria(NamedTuple):
     """
-    When the entries of some columns are clear; see `Rule`.
+    Criteria by which the entries of some columns are clear; see `Rule`.
 
-    `row_sizes` may be no more than limits of what is not known yet. `noise` is that of each
-    result of f, and `steps` are those of the columns.
+    `row_sizes` may be upper limits of sizes that are not measured yet. `noise` has an element
+    for each result of f, and `steps` one for each column.
     """
 
     row_sizes: Any
@@ -38,7 +38,7 @@ class ColumnCriteria(NamedTuple):
 @jitable
 def _size_needed(claimed: float, slope: float, error: float, share: float, rule: Any) -> float:
     """
-    Return how large row and column of an entry have to be for it to be clear; inf if none are.
+    Return the size of row and column from which on an entry is clear; inf if there is none.
 
     It and the error of the slope may take a share of the tolerance.
     """
@@ -52,27 +52,27 @@ def _size_needed(claimed: float, slope: float, error: float, share: float, rule:
 
 @jitable
 def size_by_mean(claimed: float, up: float, down: float, rule: Any) -> float:
-    """Return the size that an entry needs by the mean of slopes whose error is not known."""
+    """Return the size that an entry needs by the mean of two slopes of unknown error."""
     return float(_size_needed(claimed, 0.5 * up + 0.5 * down, 0.0, rule.share, rule))
 
 
 @jitable
 def is_straight(claimed: float, up: float, down: float, bend: float, noise: float) -> bool:
-    """Tell whether slopes differ by no more than `bend` of an entry: more may be a kink."""
+    """Return True if slopes differ by at most `bend` of an entry; more may be a kink."""
     size = max(abs(claimed), abs(0.5 * up + 0.5 * down))
     return bend == np.inf or abs(up - down) <= bend * size + noise  # else 0 times infinity
 
 
 @jitable
 def _slopes(pair: Any, base: Any, i: int) -> Any:
-    """Return the slopes of a result, from values to both sides of x and the weights of changes."""
+    """Return the one-sided slopes of a result from values on both sides of x and their weights."""
     above, below, ahead, behind = pair
     return (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
 
 
 @jitable
 def _changed(pair: Any, base: Any, first: int, last: int) -> bool:
-    """Tell whether f gives something else to a side of x, or what cannot be told apart."""
+    """Return True if f changes on either side of x, or is not finite."""
     above, below = pair[0], pair[1]
     count = 0
     for i in range(first, last):
@@ -82,7 +82,7 @@ def _changed(pair: Any, base: Any, first: int, last: int) -> bool:
 
 @jitable
 def _something(column: Any, first: int, last: int) -> bool:
-    """Tell whether an entry is not 0."""
+    """Return True if an entry is not 0."""
     count = 0
     for i in range(first, last):
         count += 1 if column[i] != 0.0 else 0
@@ -92,7 +92,7 @@ def _something(column: Any, first: int, last: int) -> bool:
 @jitable
 def stretches_of(forms: Any, line: int, pair: Any, base: Any, ends: Any) -> Any:
     """
-    Return where a column begins and ends to be something: what f does or what a form claims.
+    Return the stretches in which a column is nonzero, by the slopes of f or by a form.
 
     Of most functions of many numbers a column is mostly 0, and of that there is nothing to judge.
     Indices that might be negative keep loops from being vectorised, and so do returns from within:
@@ -127,8 +127,8 @@ def mark_of(
     """
     Return CLEAR, WAITING, VAGUE or DOUBTED for column k, whose entries `claimed` are claimed to be.
 
-    WAITING is what is clear by the sizes of rows: those it takes are noted in `needs`. VAGUE is
-    what may only be hidden by rounding, or bent by curvature. Beside `stretches` it is 0.
+    A WAITING column is clear if its rows have the sizes that are stored in `needs`. A VAGUE one
+    may only be hidden by rounding, or bent by curvature. Outside of `stretches` it is 0.
     """
     # A first pass leaves sizes out, which never make it harder, and asks for a little more than
     # the rule, so that the bound is of `claimed`. Both sides are doubled: that spares a halving.
@@ -180,7 +180,7 @@ def mark_by_more(
     stretches: Any,
 ) -> int:
     """
-    Return WAITING or DOUBTED for column k, which is VAGUE, by slopes from farther away.
+    Return WAITING or DOUBTED for a VAGUE column k, by slopes at longer steps.
 
     `far` are those from half of `distance`, from it, and from twice as far. Together they make two
     slopes of the fourth order, rounded by far less than the near ones, whose difference is their
@@ -295,5 +295,5 @@ def take_fourth_order(far: Any, base: Any, out: Any, stretches: Any) -> None:
 
 @jitable
 def _fourth_order(half_up: float, half_down: float, up: float, down: float) -> float:
-    """Return the slope by those from two distances, half of one and all of it."""
+    """Return the fourth-order slope from those at half of a step and at the step."""
     return (2.0 * half_up + 2.0 * half_down - (0.5 * up + 0.5 * down)) / 3.0

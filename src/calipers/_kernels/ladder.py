@@ -1,9 +1,9 @@
-"""A derivative that knows its error: extrapolation over a ladder of steps, one function of t.
+"""Estimate a derivative and its error by extrapolation over a sequence of steps.
 
 For phi(t) = f(x + t*s*d), an R^m-valued function of a real number, the ladder estimates phi'(0) and
 its error, output by output. Central differences at t, t/4, t/16, ... are extrapolated to step 0
 (Romberg; Ridders, Adv. Eng. Software 4, 1982); the noise that f's rounding leaves in a difference
-grows as 1/t, so that one of the estimates is best. Two tail probes at far smaller steps then say
+grows as 1/t, so that one of the estimates is best. Two probes at far smaller steps then say
 what extrapolation cannot know: they measure the noise that f really has, they show a length scale
 that the ladder stepped over, and a kink. Where the two differ from the estimate alike, or by much,
 two more between them are asked for, one after the other: noise is alike by chance, and hardly three
@@ -51,7 +51,7 @@ from .scalar.formats import vector
 
 _GOLDEN = (1 + math.sqrt(5)) / 2
 
-# From one tail's t to the next one's. The steps before are powers of 2, and lengths commensurable
+# From one probe's t to the next one's. The steps before are powers of 2, and lengths commensurable
 # with them are rounded as they are where f is linear and its values have a quantum, or where it
 # adds them to larger numbers; see `_whole`.
 _PROBE_RATIOS = np.array([(_GOLDEN - 1) / 10, math.sqrt(2), math.sqrt(3)])
@@ -60,7 +60,7 @@ NATURAL_LENGTH = -1.0  # in the place of a length: that of x
 
 # Bounds that leave less than this share of the length on one side make the ladder one-sided.
 _NARROW = 2.0**-10
-# Spacings of x that leave a ladder few rungs, and the least for two.
+# Spacings of x that leave a ladder few levels, and the least for two.
 _FEW, _LEAST = 2.0**20, 4.0
 # Spacings of x that a length takes for quarters of quarters of it to differ little when rounded.
 _GRAINS = 2.0**16
@@ -72,7 +72,7 @@ class StepLimits(NamedTuple):
 
     `lengths` are those that the caller gave, `lows` and `highs` the bounds. `eps` is that of the
     numbers that f computes with, and `parts` are the real numbers in each of its results. `status`
-    is what is said where a ladder meets nothing. `other` is 1 for other steps.
+    is reported if nothing unusual is met. `other` is 1 for an interleaved sequence.
     """
 
     lengths: Any
@@ -124,7 +124,7 @@ def measure(state: Any, x: float, j: int, limits: Any) -> Any:
     Set the length, side and limits of the ladder along coordinate j; return its bounds.
 
     The length is the one given if that is not negative, else a power of two near x, so that steps
-    are exact; beside an x that would round its fractions, the next power of two below that given.
+    are exact; where x would round its fractions, the next power of two below.
     The limit is 0 if there is no derivative to be had.
     """
     length, eps = entry(limits.lengths, j, NATURAL_LENGTH), limits.eps
@@ -152,7 +152,7 @@ def measure(state: Any, x: float, j: int, limits: Any) -> Any:
             state.one_sided = 1 if up >= down else -1
             state.limit = max(up, down)
         if x == 0 and state.limit > 0 and state.limit < _FEW * state.grain:
-            # Numbers beside 0 are as close as the room is small.
+            # Near 0 the spacing of numbers shrinks with the distance to the bound.
             state.grain = max(state.grain * state.limit, normal / _LEAST / state.length)
         if state.limit < _FEW * state.grain:
             fits = state.limit >= _LEAST * state.grain

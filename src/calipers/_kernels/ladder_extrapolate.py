@@ -1,4 +1,4 @@
-"""One ladder: differences at shorter and shorter steps, and what extrapolation makes of them.
+"""Extrapolate differences over a sequence of decreasing steps.
 
 Each function does one step for one direction; see `ladder` for what calls them.
 """
@@ -13,13 +13,13 @@ from .function_calls import assign
 
 N_LEVELS = 28  # steps of a sequence at most, each a quarter of the one before
 N_PROBES = 4  # differences by far shorter steps that measure noise
-ROWS = N_LEVELS + N_PROBES  # the tails' come last
+ROWS = N_LEVELS + N_PROBES  # the probes' come last
 NEAR, FAR, BETWEEN = range(N_LEVELS, N_LEVELS + 3)
 ORDERS = 6  # of extrapolation, at most
 
-# What is kept of the estimates that were made so far: those of the last rung, one for each order;
-# then the best one, its error, and the rung it was found at; scratch; from one ladder to the next,
-# what f jumps by, and the status of the value; and what extrapolation leaves of the last rung's
+# What is kept of the estimates that were made so far: those of the last level, one for each order;
+# then the best one, its error, and the level it was found at; scratch; from one ladder to the next,
+# what f jumps by, and the status of the value; and what extrapolation leaves of the last level's
 # bends, one for each order.
 BEST, ERROR, LEVEL, CURRENT, DEVIATION, BEND, JUMP, VALUE_STATUS, BENDS = range(ORDERS, ORDERS + 9)
 N_ESTIMATES = BENDS + ORDERS
@@ -28,7 +28,7 @@ N_ESTIMATES = BENDS + ORDERS
 COARSE = 2.0**-40
 
 # What multiplies the difference of two estimates to eliminate power p of their error, 4**-p for
-# each rung: 1 / (4**p - 1). One-sided differences have all powers, central ones the even ones, and
+# each level: 1 / (4**p - 1). One-sided differences have all powers, central ones the even ones, and
 # bends the odd ones.
 _POWERS = np.arange(1.0, ORDERS)
 _ELIMINATE = np.array(
@@ -45,7 +45,8 @@ _LONG = 2.0**-8
 # asks for shorter steps.
 _GROWS, _ABOVE_NOISE = 1.25, 16.0
 
-# Values from which on derivatives along lengths, or sums, might overflow, and what is a remedy.
+# Values from which on derivatives along lengths, or sums, might overflow, and the factor that
+# prevents it.
 _HUGE, _SMALLER = 2.0**900, 2.0**-120
 
 # By how much shorter steps ladders begin that share none with others; they are as exact.
@@ -59,10 +60,10 @@ STATE = np.dtype(
         ("length", "f8"),  # of t = 1, in units of x; what follows is in units of it
         ("one_sided", "i8"),  # 0 for central differences, else where the one side is
         ("t", "f8"),
-        ("top", "f8"),  # t of the first rung
-        ("near", "f8"),  # t of the near tail
+        ("top", "f8"),  # t of the first level
+        ("near", "f8"),  # t of the near probe
         ("far", "f8"),  # and of the far one
-        ("step", "f8"),  # of the first rung of the lowest ladder, in units of x
+        ("step", "f8"),  # of the first level of the lowest ladder, in units of x
         ("limit", "f8"),  # t that bounds allow
         ("unit", "f8"),  # max(1, |x|), the length that f is first supposed to have
         ("grain", "f8"),  # the spacing of numbers at x
@@ -70,7 +71,7 @@ STATE = np.dtype(
         ("scale", "f8"),  # what values are multiplied by, where sums of them might overflow
         ("power", "i8"),  # noise in a difference grows as t**-power
         ("parts", "i8"),  # 2 if pairs of outputs are complex numbers, rounded as they are large
-        ("joint", "i8"),  # 1 if errors count beside the largest output, and not each its own
+        ("joint", "i8"),  # 1 if errors are relative to the largest output, not to each output
         ("order", "f8"),  # the error's powers: of t*t (2), or of t (1) for one-sided differences
         ("level", "i8"),
         ("probe", "i8"),
@@ -88,8 +89,8 @@ class Workspace(NamedTuple):
     """
     Scratch of a ladder: what it found, for each output, in units of the scale.
 
-    `differences`, `sizes` of values, and `bends` have a row for each rung and tail; `kept` is what
-    the estimates were, see above.
+    `differences`, `sizes` of values, and `bends` have a row for each level and probe; `kept` is
+    what the estimates were, see above.
     """
 
     differences: Any
@@ -168,16 +169,16 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, workspace:
 
 @jitable
 def grows(longer: float, shorter: float) -> bool:
-    """Tell whether a bend grows from a step to a quarter of it, as that of a wave, or noise."""
+    """Return True if a bend grows from a step to a quarter of it, as a wave's or noise does."""
     return abs(shorter) > _GROWS * abs(longer)
 
 
 @jitable
 def stays(longer: float, shorter: float) -> bool:
     """
-    Tell whether a bend is as at a kink, by a step and by a quarter of it.
+    Return True if the bends of a step and of a quarter of it are as at a kink.
 
-    It is as large, or less as far as the kink is away. That of what is smooth falls by 4.
+    It is as large, or less as far as the kink is away. The bend of a smooth function falls by 4.
     """
     return longer * shorter > 0 and abs(shorter) > 0.5 * abs(longer) and not grows(longer, shorter)
 
@@ -185,7 +186,7 @@ def stays(longer: float, shorter: float) -> bool:
 @jitable
 def bends_count(state: Any) -> bool:
     """
-    Tell whether bends count as errors do: in float32, along central differences.
+    Return True if bends count as errors do: in float32, along central differences.
 
     There noise hides kinks from all steps that are short enough to end before the next ones. Those
     of float64 see them one by one; see `kinks`.
@@ -207,7 +208,7 @@ def amplification(order: float) -> float:
 
 @jitable
 def noise_left(state: Any, k: int, noise: float, size: float) -> Any:
-    """Return what rounding of f, or a larger noise, leaves in the estimates of rung k."""
+    """Return what rounding of f, or a larger noise, leaves in the estimates of level k."""
     divisor = raised(state.top * QUARTERS[k], state.power)
     return amplification(state.order) / divisor * max(noise, state.eps * size)
 
@@ -215,7 +216,7 @@ def noise_left(state: Any, k: int, noise: float, size: float) -> Any:
 @jitable
 def _grown(state: Any, k: int) -> Any:
     """
-    Return how many times as much noise there is at rung k.
+    Return how many times as much noise there is at level k.
 
     Beyond the natural length of x the numbers that f computes with grow as the step does, and with
     them what they are rounded by.
@@ -231,7 +232,7 @@ def natural_size(state: Any) -> Any:
 
 @jitable
 def forget(estimates: Any, first: int, last: int) -> None:
-    """Let some outputs have no best estimate yet; each rung writes what the next one reads."""
+    """Let some outputs have no best estimate yet; each level writes what the next one reads."""
     estimates[BEST, first:last] = math.nan
     estimates[ERROR, first:last] = math.inf
     estimates[LEVEL, first:last] = 0.0
@@ -240,10 +241,10 @@ def forget(estimates: Any, first: int, last: int) -> None:
 @jitable
 def extrapolate(state: Any, k: int, noise: float, workspace: Any, first: int, last: int) -> None:
     """
-    Improve the estimates of some outputs by the difference of rung k, the next one.
+    Improve the estimates of some outputs by the difference of level k, the next one.
 
-    The error is the distance to the two estimates that one was made from, and what is left of
-    rounding. To one side, what a later estimate contradicts is given up. What comes before a
+    The error is the distance to the two estimates that one was made from, and the remaining
+    rounding error. To one side, what a later estimate contradicts is given up. What comes before a
     difference that is not finite is not used: it makes no estimate finite. Each loop writes few
     arrays, as compilers vectorize no other.
 
@@ -311,7 +312,7 @@ def extrapolate(state: Any, k: int, noise: float, workspace: Any, first: int, la
 
 @jitable
 def extrapolate_again(state: Any, workspace: Any, first: int, noise: float, i: int) -> None:
-    """Extrapolate output i once more from a rung on, by another noise."""
+    """Extrapolate output i once more from a level on, by another noise."""
     forget(workspace.estimates, i, i + 1)
     for k in range(first, state.level + 1):
         extrapolate(state, k, noise, workspace, i, i + 1)
@@ -319,14 +320,14 @@ def extrapolate_again(state: Any, workspace: Any, first: int, noise: float, i: i
 
 @jitable
 def reaches_over_0(state: Any) -> bool:
-    """Tell whether all steps so far are longer than x, as those of a ladder of natural length."""
+    """Return True if all steps so far are longer than x, as those of natural length are."""
     central = state.one_sided == 0 and state.power == 1
     return bool(central and state.attempt > 0 and state.top * QUARTERS[state.level] > 1)
 
 
 @jitable
 def settled(state: Any, base: Any, workspace: Any) -> bool:
-    """Tell whether no output has anything to gain from a smaller step."""
+    """Return True if no output can gain accuracy from a smaller step."""
     estimates, sizes, k = workspace.estimates, workspace.sizes, state.level
     if k < (3 if reaches_over_0(state) else 2):
         return False

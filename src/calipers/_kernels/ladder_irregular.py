@@ -24,7 +24,7 @@ from .ladder_extrapolate import (
 _FEW_BITS = 10
 _SPLIT = 1 + 2.0 ** (53 - _FEW_BITS)
 # Roundings of f by which short steps may differ, and times that what leaves a slope grows from
-# one rung to the next at a jump. What bends leaves it by 64 times as much.
+# one level to the next at a jump. What bends leaves it by 64 times as much.
 _STRAIGHT = 8.0
 _ABRUPT = 1024.0
 # Jumps are no more than some roundings of max(1, |x|), which f may have computed with, nor than a
@@ -44,7 +44,7 @@ def largest_jump(state: Any, sizes: Any, i: int) -> Any:
 
 @jitable
 def _jitter(state: Any, workspace: Any, i: int) -> Any:
-    """Return what output i moves by, from rung to rung or at x itself, after its best estimate."""
+    """Return how much output i varies from level to level or at x, after its best estimate."""
     differences, _, bends, estimates = workspace
     last = state.level
     jitter = 0.0
@@ -57,7 +57,7 @@ def _jitter(state: Any, workspace: Any, i: int) -> Any:
 @jitable
 def jump_of(state: Any, workspace: Any, i: int, largest: float) -> Any:
     """
-    Return what output i jumps by between pieces, one of which all short steps stay on, or 0.
+    Return what output i jumps by between pieces, if all short steps stay on one of them, or 0.
 
     Digits that cancel in f leave such: 1 + tanh(x) has as few values as 1 has near it, so that
     x * (1 + tanh(x)) is straight between them, and its slope there is not its derivative. Pieces of
@@ -79,7 +79,7 @@ def jump_of(state: Any, workspace: Any, i: int, largest: float) -> Any:
             difference * state.far
         ) ** 2 > bends * off  # the left over off is a wave's own bend
         jump, jitter = max(off, difference * t), _jitter(state, workspace, i)
-        if difference * state.far <= 2 * jitter:  # of pieces that are as short as the tails
+        if difference * state.far <= 2 * jitter:  # of pieces that are as short as the probes
             jump = min(jump, jitter)
         return jump if resolved and jump <= largest else 0.0
     before = 0.0
@@ -94,7 +94,7 @@ def jump_of(state: Any, workspace: Any, i: int, largest: float) -> Any:
 
 @jitable
 def in_few_bits(y: Any) -> Any:
-    """Tell whether numbers are in as few as _FEW_BITS (Dekker's split, Numer. Math. 18, 1971)."""
+    """Return True for numbers of at most _FEW_BITS bits (Dekker's split, Numer. Math. 18, 1971)."""
     rounded = _SPLIT * y
     return rounded - (rounded - y) == y
 
@@ -120,7 +120,7 @@ def hidden_by_rounding(state: Any, differences: Any, y: float, i: int) -> Any:
 # Shares that are slow to get anywhere; those of a jump at x, or of noise, are 4, and 16 in second
 # differences. From `_ENDLESS` on no sum of the changes to come is told from infinity.
 _SLOW, _JUMP, _ENDLESS = 0.5, 3.75, 1 - 2.0**-5
-# The share of its bend that what is smooth has at the next rung is a 4th.
+# The bend of a smooth function falls to a 4th from one level to the next.
 _SMOOTH = 0.3
 # By how much shares may differ to be one, and how many noise hardly makes so.
 _SAME, _ROW = 0.1, 4
@@ -128,18 +128,18 @@ _SAME, _ROW = 0.1, 4
 _ABOVE_NOISE = 4.0
 # The powers of a slope without end: noise, and a jump, have -1, and in second differences -2.
 _STEEPEST, _FLATTEST = -0.95, 0.02
-# What tails and a rung may be off from one power, as a share of how far the tails are apart.
+# What probes and a level may be off from one power, as a share of how far the probes are apart.
 _FITS, _NEARLY = 0.02, 0.1
 _HALVINGS = 40  # bisections of the exponent, which leave 12 of its digits
-# Times the noise of tails, and of rounding, from which on changes of rungs are surely none of it.
+# Times the noise of probes, and of rounding, from which on changes of levels are surely none of it.
 _BEYOND = 4.0
-# And how far the near tail is to rise, of what a power says, where they are less.
+# And how far the near probe is to rise, of what a power says, where they are less.
 _LEAST_RISEN, _MOST_RISEN = 0.25, 2.0
 
 
 @jitable
 def _share(state: Any, d: Any, sizes: Any, k: int, i: int, noise: float) -> Any:
-    """Return the share of the change before it that `d` of output i changes by at rung k, or 0."""
+    """Return the share of the change before it that `d` of output i changes by at level k, or 0."""
     now, before = d[k, i] - d[k - 1, i], d[k - 1, i] - d[k - 2, i]
     most = raised(_JUMP, state.power)
     slow = _SLOW * abs(before) < abs(now) < most * abs(before) and now * before > 0
@@ -151,7 +151,7 @@ def _share(state: Any, d: Any, sizes: Any, k: int, i: int, noise: float) -> Any:
 
 @jitable
 def _changes_to_come(state: Any, workspace: Any, k: int, i: int, noise: float) -> Any:
-    """Return the sum of the slow changes of output i after rung k, or 0: a geometric series."""
+    """Return the sum of the slow changes of output i after level k, or 0: a geometric series."""
     d, sizes, _, _ = workspace
     share = _share(state, d, sizes, k, i, noise) if k > _ROW else 0.0
     if share == 0.0:
@@ -169,8 +169,8 @@ def far_to_go(state: Any, workspace: Any, i: int, noise: float) -> Any:
     """
     Return how far an estimate of output i is at most from where slow changes go; 0 without such.
 
-    They are those up to its rung, beyond which there may be noise; or without end up to the last
-    that are seen beside that. Extrapolation goes the same way, and not as far.
+    They are those up to its level, beyond which there may be noise; or without end up to the last
+    that exceed the noise. Extrapolation goes the same way, and not as far.
     """
     k = int(state.level)
     while k > _ROW and _share(state, workspace.differences, workspace.sizes, k, i, noise) == 0:
@@ -183,7 +183,7 @@ def far_to_go(state: Any, workspace: Any, i: int, noise: float) -> Any:
 @jitable
 def bend_left(state: Any, workspace: Any, i: int, noise: float) -> Any:
     """
-    Return the last bend of output i if it has not fallen as that of what is smooth, or 0.
+    Return the last bend of output i if it has not fallen as a smooth function's would, or 0.
 
     Steps that reach over 0, from a small x, do not see what an even function has for a slope there:
     its differences are as good as 0, and its bends alone are more than that.
@@ -196,7 +196,7 @@ def bend_left(state: Any, workspace: Any, i: int, noise: float) -> Any:
 
 @jitable
 def _endless_share(state: Any, d: Any, sizes: Any, i: int) -> Any:
-    """Return the share that `d` of output i changes by at the last rungs, if without end, or 0."""
+    """Return the share that `d` of output i changes by at the last levels, if without end, or 0."""
     k = int(state.level)
     if k < 3 or state.one_sided != 0:
         return 0.0
@@ -207,10 +207,10 @@ def _endless_share(state: Any, d: Any, sizes: Any, i: int) -> Any:
 @jitable
 def goes_on(state: Any, d: Any, sizes: Any, i: int, noise: float) -> bool:
     """
-    Tell whether `d` of output i, differences or bends, grow by one power from rung to rung.
+    Return True if `d` of output i, differences or bends, grow by one power from level to level.
 
-    By more than noise, which makes rungs alike by chance. Where that ends, nothing says but shorter
-    steps.
+    By more than noise, which makes levels alike by chance. Where that ends, nothing says but
+    shorter steps.
     """
     noise = _BEYOND * max(noise, state.eps * natural_size(state))
     endless = _endless_share(state, d, sizes, i) > 0
@@ -219,7 +219,7 @@ def goes_on(state: Any, d: Any, sizes: Any, i: int, noise: float) -> bool:
 
 @jitable
 def extends_to_probe(state: Any, workspace: Any, i: int) -> bool:
-    """Tell whether differences do so up to the near tail: noise grows faster."""
+    """Return True if differences grow by one power up to the near probe; noise grows faster."""
     d, sizes, k = workspace.differences, workspace.sizes, int(state.level)
     share = _endless_share(state, d, sizes, i)
     if share == 0:
@@ -232,14 +232,14 @@ def extends_to_probe(state: Any, workspace: Any, i: int) -> bool:
 
 @jitable
 def _risen(q: float, log: float) -> Any:
-    """Return how far t**q is from its value at the far tail, where t is exp(log) times as long."""
+    """Return how far t**q is from its value at the far probe, where t is exp(log) times as long."""
     return math.expm1(q * log)
 
 
 @jitable
 def has_no_end(state: Any, differences: Any, i: int) -> bool:
     """
-    Tell whether differences of output i grow from the last rungs to all tails by one power.
+    Return True if differences of output i grow by one power from the last levels to all probes.
 
     Noise grows, too, but hardly in the order of six steps and by the same power between them.
     """
@@ -252,7 +252,7 @@ def has_no_end(state: Any, differences: Any, i: int) -> bool:
     changes = min(way * (last - longer), way * (near - last), way * (two - near))
     if not min(changes, way * (one - two), way * (far - one)) > 0:
         return False
-    # Squares of the steps of the far tails are 1, 2 and 6.
+    # Squares of the steps of the far probes are 1, 2 and 6.
     to_one, to_two = 0.5 * math.log(2.0), 0.5 * math.log(6.0)
     to_near = math.log(state.near / state.far)
     to_last = math.log(state.top * QUARTERS[k] / state.far)
@@ -272,7 +272,7 @@ def has_no_end(state: Any, differences: Any, i: int) -> bool:
     return bool(max(off_one, off_two) <= _FITS and off_level <= _NEARLY * expected / whole)
 
 
-# The last rungs, by whose bends kinks are told: how many there are after a best one, mostly.
+# The last levels, by whose bends kinks are told: how many there are after a best one, mostly.
 _RECENT = 4
 # What a step and the realised one may differ by, as a share.
 REALISED = 2.0**-8
@@ -283,7 +283,7 @@ BEYOND_NOISE = 8.0
 @jitable
 def flat_before_a_kink(state: Any, differences: Any, bends: Any, i: int) -> bool:
     """
-    Tell whether output i is flat about x, and long steps reach a kink.
+    Return True if output i is flat about x, and long steps reach a kink.
 
     By central differences alone a kink at a distance of d, where the slope jumps by J, is the same
     as stairs: it leaves J*d/2/t in them, as noise does. But all of it comes from one side of x.

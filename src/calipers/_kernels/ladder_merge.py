@@ -1,4 +1,4 @@
-"""What is kept of a ladder beside those before it, and where the next one begins."""
+"""Merge one step sequence into the estimate and choose the next initial step."""
 
 import math
 from typing import Any
@@ -42,7 +42,7 @@ _RESOLVED = 2.0**-24
 _REFINED = 2.0**-34
 # Nor does one below this share of |f| / max(1, |x|), the natural size of a derivative.
 _NATURAL = 2.0**-30
-# A power of eps, below which an x may be lost beside numbers of natural size.
+# A power of eps, below which an x may be lost next to numbers of natural size.
 _LOST_EXPONENT = 0.4
 # Times the errors from which on a contradiction is none of noise thought too small.
 _CONTRADICTED = 64.0
@@ -51,24 +51,24 @@ _FARTHER, _SURELY = 1.5, 4.0
 # And a share of how far the one before is, from which on one comes no nearer.
 _STAYS = 0.5
 # How far below a ladder that missed the length scale the next one begins: near enough to find it
-# before steps are lost beside x.
+# before steps are below the spacing of x.
 _DOWN = 2.0**-10
-# And how far above the far tail where all tails were alike: some times the length over which f is
+# And how far above the far probe where all probes were alike: some times the length over which f is
 # known to be straight.
 _ABOVE_FAR = 2.0**8
-# A share of a slope as which its error is to be known, and where three rungs say so.
+# A share of a slope as which its error is to be known, and where three levels say so.
 _VAGUE, _IN_A_ROW = 2.0**-10, 0.1
-# Times that tails are apart, beneath which an error is what shorter steps promise less of.
+# Times that probes are apart, beneath which an error is what shorter steps promise less of.
 _PROBE_DISTANCES = 4.0
-# And that rungs are as long as the near tail, which leave room for a length between them.
+# And that levels are as long as the near probe, which leave room for a length between them.
 _GAP = 256.0
-# Spacings that leave a ladder no rungs without noise.
+# Spacings that leave a ladder no levels without noise.
 _FEWEST = 2.0**-8
 
 
 @jitable
 def _is_shorter(state: Any) -> bool:
-    """Tell whether this ladder's steps are shorter than those of all before."""
+    """Return True if the steps of this sequence are shorter than all earlier ones."""
     return bool(state.top * state.length < state.step)
 
 
@@ -81,10 +81,10 @@ def _poor(state: Any, value: float, error: float, largest: float) -> bool:
 @jitable
 def _leaves(state: Any, workspace: Any, i: int, value: float, error: float, noise: float) -> bool:
     """
-    Tell whether differences by shorter steps leave the estimate of output i.
+    Return True if differences by shorter steps leave the estimate of output i.
 
     They come nearer to a derivative, each by 16 times. A softplus is straight at steps that are far
-    longer than its bend, and the slope that it has there is another one.
+    longer than its bend, and has a different slope there.
     """
     last = state.level
     if last == 0:
@@ -98,12 +98,12 @@ def _leaves(state: Any, workspace: Any, i: int, value: float, error: float, nois
 @jitable
 def _diverges(state: Any, workspace: Any, i: int, value: float, error: float, noise: float) -> bool:
     """
-    Tell whether shorter steps than those of its estimate give output i another slope.
+    Return True if steps shorter than those of its estimate give output i a different slope.
 
-    Differences of what is smooth come nearer to it, each by 4 or 16 times.
+    Differences of a smooth function come nearer to it, each by 4 or 16 times.
     """
     differences, sizes, _, estimates = workspace
-    for row in range(FAR, NEAR + state.probe):  # noise is little in two tails by chance, sooner
+    for row in range(FAR, NEAR + state.probe):  # noise is little in two probes by chance, sooner
         off = abs(differences[row, i] - value)
         noise = max(noise, 3 * off * raised(state.far, state.power))
     level = int(estimates[LEVEL, i])
@@ -119,14 +119,14 @@ def _diverges(state: Any, workspace: Any, i: int, value: float, error: float, no
 
 @jitable
 def _limited(state: Any, sizes: Any, estimates: Any, i: int, error: float, noise: float) -> bool:
-    """Tell whether noise limits what the ladder gave."""
+    """Return True if noise limits the estimate of this sequence."""
     level = int(estimates[LEVEL, i])
     return bool(error <= 3 * noise_left(state, level, noise, sizes[level, i]))
 
 
 @jitable
 def _ended(state: Any, workspace: Any, i: int, value: float, error: float) -> bool:
-    """Tell whether the slope of output i, that seemed to have no end, has found one."""
+    """Return True if the slope of output i, which seemed to grow without limit, has converged."""
     steady = steady_level(state, workspace.differences, i) > 0  # which noise hardly is
     return bool(error <= (_IN_A_ROW if steady else _VAGUE) * abs(value))
 
@@ -134,7 +134,7 @@ def _ended(state: Any, workspace: Any, i: int, value: float, error: float) -> bo
 @jitable
 def _probes_resolve(state: Any, workspace: Any, i: int, value: float, error: float) -> bool:
     """
-    Tell whether tails are far closer to each other than output i is known, by far longer rungs.
+    Return True if probes agree far better than the error of output i by far longer steps.
 
     A length between them is one that a shorter ladder finds.
     """
@@ -205,7 +205,7 @@ def _assess(state: Any, workspace: Any, i: int, errors: Any) -> Any:
         error = max(error, bend_left(state, workspace, i, 4 * noise))
     if bends_count(state) and estimates[LEVEL, i] + 2 <= state.level:
         value, error = _by_shorter_steps(state, workspace, i, value, error, noise)
-    # One that was led down here may still be too long: its first rungs are alike by chance.
+    # One that was led down here may still be too long: its first levels are alike by chance.
     judged = _is_shorter(state) and status in (CONVERGED, NOISY)
     if judged and _diverges(state, workspace, i, value, error, noise):
         error, status = math.inf, ALIASED
@@ -217,7 +217,7 @@ def _takes_over(
     state: Any, workspace: Any, i: int, estimate: Any, previous: float, previous_error: float
 ) -> bool:
     """
-    Tell whether this ladder's estimate of output i is to be kept, and not an earlier one.
+    Return True if this sequence's estimate of output i replaces an earlier one.
 
     A ladder with longer steps than those before may improve on them, not contradict them. One with
     shorter steps may: what was noise to the longer ones was many waves, unless f stands.
@@ -232,7 +232,7 @@ def _takes_over(
             state
         )
         return bool(better or contradicts or previous_error == math.inf)
-    # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
+    # Short steps may be lost next to an offset, so that f does not change; then the probes decide.
     better |= error < previous_error and previous == 0 and borne_out(state, workspace, i, value)
     if not better:
         return bool(previous_error == math.inf)
@@ -294,7 +294,7 @@ def conclude(state: Any, base: Any, workspace: Any, values: Any, errors: Any) ->
                 aliased |= _probes_resolve(state, workspace, i, values[i], errors[i])
             judged = status in (CONVERGED, NOISY)
             if judged and errors[i] < abs(values[i]):
-                # By its first rungs, so that longer steps promise more.
+                # By its first levels, so that longer steps promise more.
                 straight |= estimates[LEVEL, i] <= 1 and _limited(
                     state, sizes, estimates, i, error, noise
                 )
@@ -321,7 +321,7 @@ def _next_top(state: Any, aliased: bool, rippled: bool, buried: bool, straight: 
         lower, lowest = max(_DOWN * state.top, 4096 * state.grain), state.step / state.length
         if 2 * lower <= state.top and not lowest < first < state.top:
             return lower
-        # No shorter steps tell f from noise: beside a small x, its length may be the natural one.
+        # No shorter steps tell f from noise: at a small x, its length may be the natural one.
         return longer if longer > first >= state.top else 0.0
     if rippled:
         return _ABOVE_FAR * state.far

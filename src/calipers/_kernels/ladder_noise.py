@@ -1,4 +1,4 @@
-"""What a ladder and its tails say together of each output: its derivative, and the error."""
+"""Combine a step sequence and its probes into each output's derivative and error."""
 
 import math
 from typing import Any
@@ -31,7 +31,7 @@ from .ladder_irregular import (
     has_no_end,
 )
 
-# What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
+# What probes may differ by, as a share of what they differ from the estimate by, to be alike. Noise
 # counts in one 16 times as much as in the other, so that it does this once in a hundred.
 _ALIKE = 0.125
 # Of four, which noise makes alike once in ten thousand, by more.
@@ -40,7 +40,7 @@ _FOUR_ALIKE = 0.3
 _COARSER = 2.0**16
 # What three differences in a row may differ by, to be those of one slope.
 _STEADY = 0.02
-# Spacings of x from which on no rung is left that is shorter.
+# Spacings of x from which on no level is left that is shorter.
 _FINEST = 64.0
 # A share of f that numbers are rounded by which are some thousands of times as large.
 _HARDLY = 2.0**-16
@@ -50,24 +50,24 @@ _ALL_OF_F = 2.0**-6
 # Where all digits cancel f is some roundings of numbers as large as max(1, |x|), be these little.
 _ROUNDED = 16.0
 _LITTLE = 2.0**-10
-# From this share of |f| on, and where it is f's own, two more tails tell it from waves.
+# From this share of |f| on, and where it is f's own, two more probes tell it from waves.
 _LOUD = 2.0**-28
-# Times the noise from which on an estimate that leaves the tails is of something else.
+# Times the noise from which on an estimate that leaves the probes is of something else.
 _SIGNIFICANT = 8.0
 # Times that a jump grows as t falls to a 16th where f at x itself is off, and both sides are alike.
 # That is noise up to some roundings, as of derivatives that are numerical themselves.
 _BY_ITSELF, _OFF = 8.0, 65536.0
-# And between which it has no end, as at a cusp: that of a kink stays, and of a value beside others
-# it grows as the step falls.
+# And between which it has no end, as at a cusp: that of a kink stays, and for a single outlying
+# value it grows as the step falls.
 _CUSP, _SPIKE = 1.1, 12.0
-# A share of a cusp's bend that the rungs are to know.
+# A share of a cusp's bend that the levels are to know.
 _LEVEL_SHARE = 0.5
 
 
 @jitable
 def compare_probes(state: Any, workspace: Any) -> None:
     """
-    Store in APART where the tails differ from the estimates by more than f's rounding.
+    Store in APART where the probes differ from the estimates by more than f's rounding.
 
     Or where bends at the last steps do.
     """
@@ -92,10 +92,10 @@ def compare_probes(state: Any, workspace: Any) -> None:
 @jitable
 def _is_constant(state: Any, differences: Any, bends: Any, i: int) -> bool:
     """
-    Tell whether output i stands still at the far tail, to one side of x at least.
+    Return True if output i is locally constant at the far probe, to one side of x at least.
 
-    So does a staircase, such as f that rounds x to a narrower format. The near tail may be longer
-    than one of its steps, and all tails then show next to no slope. f's own format has steps, too,
+    So does a staircase, such as f that rounds x to a narrower format. The near probe may be longer
+    than one of its steps, and all probes then show next to no slope. f's own format has steps, too,
     of some spacings of x.
     """
     # To the other side it may jump; what the step is after rounding is known to a share.
@@ -106,7 +106,7 @@ def _is_constant(state: Any, differences: Any, bends: Any, i: int) -> bool:
 
 @jitable
 def _alike(state: Any, workspace: Any, i: int) -> bool:
-    """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
+    """Return True if all probes differ alike from the estimate of output i, beyond rounding."""
     differences, sizes, bends, estimates = workspace
     near = differences[NEAR, i]
     distance = abs(near - estimates[BEST, i])
@@ -121,7 +121,7 @@ def _alike(state: Any, workspace: Any, i: int) -> bool:
 
 @jitable
 def borne_out(state: Any, workspace: Any, i: int, value: float) -> bool:
-    """Tell whether both tails see a slope of output i, but for what is little beside it and f."""
+    """Return True if both probes see the slope of output i, up to errors small next to it and f."""
     differences, sizes, _, _ = workspace
     near, far = abs(differences[NEAR, i] - value), abs(differences[FAR, i] - value)
     rounding = max(near * state.near, far * state.far)
@@ -130,7 +130,7 @@ def borne_out(state: Any, workspace: Any, i: int, value: float) -> bool:
 
 @jitable
 def doubtful(state: Any, workspace: Any) -> bool:
-    """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
+    """Return True if the probes leave open whether f is noisy or has a shorter length scale."""
     if state.probe == N_PROBES:
         return False
     differences, sizes, _, estimates = workspace
@@ -140,7 +140,7 @@ def doubtful(state: Any, workspace: Any) -> bool:
     per_near = raised(state.near, state.power)
     most = _loudest(state)
     count = loud = 0
-    for i in range(value.size):  # as `_alike` of two tails, without branches
+    for i in range(value.size):  # as `_alike` of two probes, without branches
         distance = abs(near[i] - value[i])
         resolved = distance > error[i] + per_size * size[i]
         count += 1 if resolved & (abs(far[i] - near[i]) <= _ALIKE * distance) else 0
@@ -156,14 +156,14 @@ def doubtful(state: Any, workspace: Any) -> bool:
 
 @jitable
 def _all_rounded(state: Any, size: float) -> bool:
-    """Tell whether f is that small."""
+    """Return True if f is as small as the rounding errors of numbers of natural size."""
     rounding = _ROUNDED * state.eps * natural_size(state)
     return bool(size <= rounding <= _LITTLE)
 
 
 @jitable
 def _is_all_of_f(state: Any, sizes: Any, row: int, i: int, noise: float) -> bool:
-    """Tell whether noise at a tail would be as large as f: more likely that is many waves."""
+    """Return True if noise at a probe would be as large as f: it is more likely an oscillation."""
     rounded = _all_rounded(state, max(sizes[0, i], sizes[row, i]))
     return bool(noise > _ALL_OF_F * sizes[0, i] and not rounded)
 
@@ -177,10 +177,10 @@ def _loudest(state: Any) -> Any:
 @jitable
 def _far_agree(state: Any, differences: Any, value: float, error: float, i: int) -> bool:
     """
-    Tell whether all far tails say alike that the estimate of output i steps over waves.
+    Return True if all far probes agree that the estimate of output i steps over waves.
 
     They are alike, or on a parabola of the step as those of a wave are, or fall as its square, as
-    beyond a resonance. Loud noise would be another one in each of them. Of staircases all are 0.
+    beyond a resonance. Large noise would differ from one to the next. Of staircases all are 0.
     """
     one, two, three = (
         differences[FAR, i] - value,
@@ -199,7 +199,7 @@ def _far_agree(state: Any, differences: Any, value: float, error: float, i: int)
 
 @jitable
 def steady_level(state: Any, differences: Any, i: int) -> int:
-    """Return the last rung whose slope is that of the two below it, or 0 if there is none."""
+    """Return the last level whose slope is that of the two below it, or 0 if there is none."""
     k = state.level - 2
     while k > 0:
         one = differences[k, i]
@@ -213,9 +213,9 @@ def steady_level(state: Any, differences: Any, i: int) -> int:
 @jitable
 def _of_steps(state: Any, differences: Any, estimates: Any, i: int) -> Any:
     """
-    Return the noise of a staircase, by rungs that are shorter than that of the best estimate.
+    Return the noise of a staircase, by levels that are shorter than that of the best estimate.
 
-    What f computes with moves too little in the tails' short steps to be rounded in other ways.
+    What f computes with moves too little in the probes' short steps to be rounded in other ways.
     """
     noise = 0.0
     for k in range(min(int(estimates[LEVEL, i]) + 1, state.level), state.level + 1):
@@ -227,10 +227,10 @@ def _of_steps(state: Any, differences: Any, estimates: Any, i: int) -> Any:
 @jitable
 def _has_a_cusp(state: Any, bends: Any, i: int) -> bool:
     """
-    Tell whether bends of output i grow by one power from the last rungs to the tails.
+    Return True if bends of output i grow by one power from the last levels to the probes.
 
-    What bends smoothly is eliminated from those of two rungs. Where f at x is off by rounding of
-    numbers that are larger than f, the tails' bends grow, too, and the rungs know nothing of it.
+    What bends smoothly is eliminated from those of two levels. Where f at x is off by rounding of
+    numbers that are larger than f, the probes' bends grow, too, and the levels know nothing of it.
     """
     k, jump, nearer = state.level, abs(bends[NEAR, i]), abs(bends[FAR, i])
     if k == 0 or not _CUSP * jump < nearer < _SPIKE * jump:
@@ -244,11 +244,11 @@ def _has_a_cusp(state: Any, bends: Any, i: int) -> bool:
 @jitable
 def _judge_without_probe(state: Any, workspace: Any, i: int, noise: float) -> Any:
     """
-    Return the same as `judge` where a tail is lost beside x, as it may be in bounds' little room.
+    Do as `judge` where a probe is lost to the spacing of x, as may happen within narrow bounds.
 
     What noise f has cannot be seen; rounding inside f is as if x were rounded. A ladder that was
-    led down by a short length scale has found that if the near tail sees the same slope, or if the
-    rungs go down to spacings of x.
+    led down by a short length scale has found that if the near probe sees the same slope, or if the
+    levels go down to spacings of x.
     """
     differences, sizes, _, estimates = workspace
     value, error, near = estimates[BEST, i], estimates[ERROR, i], differences[NEAR, i]
@@ -281,11 +281,11 @@ def _judge_without_probe(state: Any, workspace: Any, i: int, noise: float) -> An
 @jitable
 def judge(state: Any, workspace: Any, i: int) -> Any:
     """
-    Return what the ladder and tails that differ from it say of output i: value, error, status.
+    Return what the ladder and probes that differ from it say of output i: value, error, status.
 
     And the noise in f.
 
-    A derivative that the tails share, and the ladder does not, belongs to a length scale below the
+    A derivative that the probes share, and the ladder does not, belongs to a length scale below the
     ladder's: two of them say so where it differs much, and all of them where little. Otherwise
     their distance from the estimate is noise of f.
     """
@@ -299,7 +299,7 @@ def judge(state: Any, workspace: Any, i: int) -> Any:
         return _judge_without_probe(state, workspace, i, noise)
     per_far, per_near = raised(state.far, state.power), raised(state.near, state.power)
     measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
-    # Numbers of natural size would, of which f may be the small difference.
+    # Numbers of natural size would, if f is their small difference.
     would_move = abs(value) * per_far > state.eps * natural_size(state)
     flat = far == 0 and bends[FAR, i] == 0
     if flat and abs(value) > error and flat_before_a_kink(state, differences, bends, i):
@@ -311,7 +311,7 @@ def judge(state: Any, workspace: Any, i: int) -> Any:
     if endless:
         return value, math.inf, NONSMOOTH, noise
     if near == 0 and far == 0:
-        # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
+        # Rounding would not have hidden it: f is a staircase, its steps below the smallest level's.
         if abs(value) > error and abs(value) * per_near > 4 * noise:
             measured = abs(value) * raised(state.top * QUARTERS[state.level], state.power)
     elif would_move and _is_constant(state, differences, bends, i):
@@ -345,7 +345,7 @@ def judge(state: Any, workspace: Any, i: int) -> Any:
         level = int(estimates[LEVEL, i])
         left = error + noise_left(state, level, noise, sizes[level, i])
         extrapolate_again(state, workspace, 0, noise, i)
-        # Longer steps promise more, and may be of a wave that the tails know nothing of.
+        # Longer steps promise more, and may be of a wave that the probes know nothing of.
         if abs(near - estimates[BEST, i]) <= estimates[ERROR, i] + _SIGNIFICANT * noise / per_near:
             value, error = estimates[BEST, i], estimates[ERROR, i]
         else:

@@ -1,4 +1,4 @@
-"""What gradcheck needs to know of a large matrix."""
+"""Loops over large matrices: iteration over rows, transposes, largest magnitudes, nonzeros."""
 
 from functools import reduce
 from typing import Any
@@ -47,7 +47,7 @@ def broadcast(typingctx: Any, a: Any, b: Any) -> Any:
     return UniTuple(axes, 3)(a, b), codegen
 
 
-# As NumPy begins it.
+# The beginning of NumPy's message.
 _UNEVEN = "shape mismatch: objects cannot be broadcast to a single shape"
 
 
@@ -69,7 +69,7 @@ def rows_of(typingctx: Any, shape: Any) -> Any:
 
 @intrinsic
 def next_row(typingctx: Any, index: Any, shape: Any) -> Any:
-    """Return the index of the row that follows in C order, and of the first after the last."""
+    """Return the index of the next row in C order; after the last row, that of the first."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         zero, one = (context.get_constant(types.intp, n) for n in (0, 1))
@@ -87,7 +87,7 @@ def next_row(typingctx: Any, index: Any, shape: Any) -> Any:
 
 @intrinsic
 def row_at(typingctx: Any, index: Any, steps: Any) -> Any:
-    """Return how many bytes from the first element of an array a row begins."""
+    """Return the offset in bytes of a row from the first element of an array."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         indices, lengths = (cgutils.unpack_tuple(builder, x) for x in args)
@@ -99,7 +99,7 @@ def row_at(typingctx: Any, index: Any, steps: Any) -> Any:
 
 @intrinsic
 def element(typingctx: Any, x: Any, steps: Any, row: Any, i: Any) -> Any:
-    """Return the element i of the row at these bytes; where x is a number, that is each."""
+    """Return element i of the row at a byte offset; a number is returned as it is."""
     if not isinstance(x, types.Array):
         return x(x, steps, row, i), lambda context, builder, signature, args: args[0]
 
@@ -135,9 +135,7 @@ def turn(matrix, first, last, target):
 @jitable
 def _enlarged(bits: Any, largest: Any, first: int, last: int) -> Any:
     """
-    Raise magnitudes to those of a vector, where that is finite, and return the largest of its own.
-
-    That is from `first` to `last`.
+    Raise `largest` to the finite magnitudes of a vector, first to last; return the largest.
 
     All are binary64 seen as integers: the order of magnitudes is that of the bits without the sign.
     """
@@ -155,7 +153,7 @@ def measured(bits: Any, line: int, by_row: Any, parts: Any) -> int:
     """
     Return the largest magnitude in a column, in any form, and raise those of the rows.
 
-    `parts` are stretches beside which it is 0.
+    The column is 0 outside of the stretches `parts`.
     """
     size = 0
     for form in range(bits.shape[0]):
@@ -171,14 +169,14 @@ def enlarge(bits, by_row, by_column):
         by_row[r] = max(by_row[r], _enlarged(bits[r], by_column, 0, by_column.size))
 
 
-WORD = 64  # numbers that are looked at together
+WORD = 64  # elements that are tested together
 
 
 def nonzeros(bits, indices):
     """
-    Store where numbers are not 0, and return how many are; -1 if there may be no room for them.
+    Store the indices of nonzeros and return their number, or -1 if `indices` may be too short.
 
-    They are binary64, seen as integers, and mostly 0. It takes room for a word more.
+    Numbers are binary64, seen as integers, and mostly 0. `indices` needs WORD more elements.
     """
     count = 0
     for first in range(0, bits.size, WORD):

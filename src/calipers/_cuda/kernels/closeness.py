@@ -2,8 +2,8 @@
 
 A block takes tiles in turn. Each of its threads loads some pairs, one block's width apart, before
 it looks at any, so that they are on their way together; a quick test of all of them is followed by
-the rule itself only where one is in doubt. For each tile the block asks whether another one has
-found what ends the search.
+the rule itself only where one is in doubt. For each tile the block checks whether a different block
+has found what ends the search.
 """
 
 from functools import cache
@@ -51,7 +51,7 @@ _EXACT_IN_BINARY64 = {*_NARROW, "float64", "int32", "uint32"}
 
 
 def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
-    """Return the type in which pairs are held, what brings them to it, and a test of them."""
+    """Return the type of loaded pairs, the conversion to it, and a quick test of a pair."""
     if set(kinds) <= _NARROW:
         return types.float32, _as_narrow, _narrow
     if set(kinds) <= _EXACT_IN_BINARY64:
@@ -172,7 +172,7 @@ def mask(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
 
 @cache
 def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
-    """Return the kernel that lowers ``found[0]`` to the first NaN or infinity in C order."""
+    """Return the kernel that lowers ``lowest[0]`` to the first NaN or infinity in C order."""
     load, view, numba_type = loader(kind), viewer(kind), loaded(kind)
     locate = locator(flat)
     threads, items, _ = policy

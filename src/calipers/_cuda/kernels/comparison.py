@@ -417,7 +417,7 @@ def conclude(ndim: int, policy: Policy) -> Any:
 
 @cache
 def next_mismatch(kinds: tuple[str, str], held: tuple[Any, Any], flat: bool) -> Any:
-    """Return the kernel that lowers ``found[k]`` to the first mismatch after ``found[k - 1]``."""
+    """Return the kernel that lowers ``mismatches[k]`` to the first after ``mismatches[k - 1]``."""
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
     held_a, held_b = held

@@ -1,4 +1,4 @@
-"""Where a function compiled for a device is evaluated, and how differences become derivatives.
+"""Kernels that differentiate a function compiled for a device by fixed steps.
 
 Points and weights are those of `_kernels.differences.tabulate`. Each thread, or each block, has one
 copy of x, in which it displaces one coordinate at a time; so memory is for as many columns as run
@@ -19,8 +19,8 @@ _CACHED_KERNELS = 64
 _LIMIT = {} if config.ENABLE_CUDASIM else {"max_registers": CALLING}  # which it does not know
 
 
-# What kernels tell of f: whether it changes its argument, and how many blocks have not come to
-# their end. On a device an error that f raises ends its thread, and says nothing.
+# Elements of `status`: 1 if f changes its argument, and the number of unfinished blocks. An error
+# that f raises on a device ends its thread without a report.
 CHANGED, UNFINISHED = range(2)
 
 _view_table, _view_status = plain_viewer("float64"), plain_viewer("int64")
@@ -48,7 +48,7 @@ def fill_columns(f: Any) -> Any:
     Return the kernel that differentiates ``f(x, out)``, a thread for each column.
 
     Copies of x and results of f have the threads, or the columns, along their last axis, so that
-    threads side by side read and write side by side. Each is given in f's shape and as a matrix.
+    threads side by side read and write side by side. Each is passed in f's shape and as a matrix.
     """
 
     @cuda.jit
@@ -109,8 +109,9 @@ def compute_rows(f: Any, dtype: str, out: str, shared: bool) -> Any:
 
     The Jacobian is transposed: threads side by side write side by side. The block's copy of x is in
     shared memory, as a vector, or a row of `copies`. What f is at x, and at one end of a pair of
-    several, it keeps in two rows of `kept`, if there are columns for that; of these, which a thread
-    has written, it alone reads. Most arrays come as addresses, of vectors of n and rows of m.
+    several, it keeps in two rows of `buffer`, if there are columns for that; of these, which a
+    thread has written, it alone reads. Most arrays come as addresses, of vectors of n and rows of
+    m.
     """
 
     view_x, view_y = plain_viewer(dtype), plain_viewer(out)

@@ -35,7 +35,7 @@ def _plain(x, i):
 
 def _reading_anew() -> Any:
     """
-    Return what reads what other blocks have written meanwhile.
+    Return the function that reads an element as other blocks have last written it.
 
     A plain read may be one of long ago. So may Numba's ldcv: it does not say that it has effects,
     and is moved to before the loop that it is in.
@@ -82,24 +82,24 @@ _LOADED = {
 
 
 def loader(kind: str) -> Any:
-    """Return what turns an element of memory into a number."""
+    """Return the function that turns an element of memory into a number."""
     return _LOADED[kind][0] if kind in _LOADED else as_is
 
 
 def loaded(kind: str) -> Any:
-    """Return the type of what `loader` gives."""
+    """Return the Numba type of the numbers of `loader`."""
     return _LOADED[kind][1] if kind in _LOADED else numba.from_dtype(np.dtype(kind))
 
 
 def viewer(kind: str) -> Any:
-    """Return what makes elements from an address on a vector, as kernels read them."""
+    """Return the function that views memory at an address as a vector, as kernels read it."""
     return plain_viewer(CARRIERS.get(kind, kind))
 
 
 @cache
 def plain_viewer(dtype: str) -> Any:
     """
-    Return what makes elements from an address on a vector, which does not know its length.
+    Return the function that views memory at an address as a vector of unknown length.
 
     A launch takes much longer to hand over an array. The simulator has no addresses, and is given
     arrays.
@@ -131,9 +131,9 @@ def _flat(i, layout):
 
 @cuda.jit(device=True)
 def _strided(i, layout):
-    """Return where element i of C order stands in the memory of two arrays.
+    """Return the indices in memory of element i in C order of two arrays.
 
-    Their steps are the place of the first element, and the distances along each axis.
+    The steps of each are the index of its first element, and the distances along each axis.
     """
     shape, a_steps, b_steps = layout
     p = np.int64(a_steps[0])
@@ -148,5 +148,5 @@ def _strided(i, layout):
 
 
 def locator(flat: bool) -> Any:
-    """Return what finds elements: at once, or by their indices."""
+    """Return the function that locates elements: by position alone, or by their indices."""
     return _flat if flat else _strided

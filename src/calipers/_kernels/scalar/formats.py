@@ -216,7 +216,7 @@ def pair_of_vectors(key: Any, layout: Layout = "C") -> tuple[Any, Any]:
 @intrinsic
 def prefetch(typingctx: Any, array: Any, start: Any, count: Any) -> Any:
     """
-    Ask for the cache lines of elements from array[start]; what is past the end is harmless.
+    Prefetch the cache lines of elements from array[start]; addresses past the end are harmless.
 
     A GPU has no such instruction, and no function of this name to link.
     """

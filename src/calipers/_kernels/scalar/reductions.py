@@ -24,7 +24,7 @@ def two_sum(a, b):
 
 @jitable
 def scale_of(largest):
-    """Return the index in SCALES for numbers of which this is the largest magnitude."""
+    """Return the index in SCALES for numbers whose largest magnitude is given."""
     return LARGE if largest >= HUGE else SMALL if largest <= TINY else USUAL
 
 
@@ -36,7 +36,7 @@ def precedes(value, position, other, other_position):
 
 @jitable
 def common_divisor(a, b):
-    """Return the greatest common divisor of two integers, neither of which is negative."""
+    """Return the greatest common divisor of two nonnegative integers."""
     while b:
         a, b = b, a % b
     return a
