@@ -17,7 +17,7 @@ ROWS = N_LEVELS + N_PROBES  # the probes' come last
 NEAR, FAR, BETWEEN = range(N_LEVELS, N_LEVELS + 3)
 ORDERS = 6  # of extrapolation, at most
 
-# What is kept of the estimates that were made so far: those of the last level, one for each order;
+# The rows of estimates: those of the last level, one for each order;
 # then the best one, its error, and the level it was found at; scratch; from one ladder to the next,
 # what f jumps by, and the status of the value; and what extrapolation leaves of the last level's
 # bends, one for each order.
@@ -87,10 +87,10 @@ STATE = np.dtype(
 
 class Workspace(NamedTuple):
     """
-    Scratch of a ladder: what it found, for each output, in units of the scale.
+    Scratch of a step sequence: results for each output, in units of the scale.
 
-    `differences`, `sizes` of values, and `bends` have a row for each level and probe; `kept` is
-    what the estimates were, see above.
+    `differences`, `sizes` of values, and `bends` have a row for each level and probe; the rows of
+    `estimates` are BEST to BENDS, see above.
     """
 
     differences: Any

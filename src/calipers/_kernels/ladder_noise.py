@@ -67,7 +67,7 @@ _LEVEL_SHARE = 0.5
 @jitable
 def compare_probes(state: Any, workspace: Any) -> None:
     """
-    Store in APART where the probes differ from the estimates by more than f's rounding.
+    Store 1 in DEVIATION where the probes differ from the estimates by more than f's rounding.
 
     Or where bends at the last steps do.
     """

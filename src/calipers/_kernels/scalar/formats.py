@@ -104,7 +104,7 @@ def number(typingctx: Any, x: Any) -> Any:
 @intrinsic
 def stored(typingctx: Any, x: Any) -> Any:
     """Return the byte of a boolean, and any other number unchanged."""
-    return (types.uint8 if isinstance(x, Truth) else x)(x), lambda *given: given[-1][0]
+    return (types.uint8 if isinstance(x, Truth) else x)(x), lambda *args: args[-1][0]
 
 
 @intrinsic
