@@ -218,13 +218,11 @@ def _check_library_gradient(
     f, inputs = arguments.f, arguments.several
     first = arguments.translated(False).at_point()
     w = cotangents(first, grad_outputs, settings.seed)
-    active, differentiable = (
+    active, outputs = (
         tuple(p.position for p in parts) for parts in (first.active, first.active_outputs)
     )
-    gradient, point = library.gradient(f, inputs, active, differentiable, w, spread)
-    contiguous = (
-        library.gradient(f, inputs, active, differentiable, w, False)[0] if spread else None
-    )
+    gradient, point = library.gradient(f, inputs, active, outputs, w, spread)
+    contiguous = library.gradient(f, inputs, active, outputs, w, False)[0] if spread else None
     by = *active, *range(len(inputs), len(inputs) + len(w))
     second = replace(
         _second(gradient, point, by, arguments.convention),
@@ -299,10 +297,8 @@ def _with_cotangents(settings: Settings, inputs: int, cotangents: int) -> Settin
     """Return settings with the steps and bounds of the inputs, and None for cotangents."""
     names = [n for n in ("step", "scale", "bounds") if getattr(settings, n) is not None]
     each = {name: for_each(name, getattr(settings, name), inputs) for name in names}
-    with_none: dict[str, Any] = {
-        name: (*values, *[None] * cotangents) for name, values in each.items()
-    }
-    return replace(settings, **with_none)
+    changes: dict[str, Any] = {name: (*x, *[None] * cotangents) for name, x in each.items()}
+    return replace(settings, **changes)
 
 
 def _check_gradient(
