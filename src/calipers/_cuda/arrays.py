@@ -109,7 +109,7 @@ class MemoryLayout(NamedTuple):
     steps: tuple[tuple[int, ...], ...]  # of each array: its first element's index, and each axis's
     starts: tuple[int, ...]  # of each array's memory, from its first element, in bytes
     counts: tuple[int, ...]  # of elements from there on
-    flat: bool  # element i of each stands at i
+    flat: bool  # element i of each is at index i
     indexing: tuple[Any, ...]  # by which kernels locate elements of the first array and the last
 
     def vectors(self, operands: Sequence[Operand]) -> list[Any]:
@@ -218,7 +218,7 @@ def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
     """
     Return two arrays on one device as operands; one of them may be a number.
 
-    Work on both goes to the stream of the first, which waits for what fills the second.
+    Work on both goes to the stream of the first, which waits for the stream of the second.
     """
     numbers = [isinstance(x, (int, float, complex, np.generic)) for x in (a, b)]
     if numbers[0]:

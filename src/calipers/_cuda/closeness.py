@@ -37,7 +37,7 @@ class Pending:
         flag = self._flag
         if flag is None:
             return True
-        with target.on(self._arrays[0].memory.ordinal):  # other threads ask, too
+        with target.on(self._arrays[0].memory.ordinal):  # other threads call this, too
             return flag.is_done() or self._flag is None  # it may have been given back meanwhile
 
     def result(self) -> bool:
@@ -116,7 +116,7 @@ def _mark_in_order(x: Operand, y: Operand, out: Operand, *rule: Any) -> None:
     """
     Start to fill `out`, and let the streams of the arrays wait for that in place of the host.
 
-    A library frees and takes memory in the order of its stream: what was there before is no longer
+    A library frees and allocates memory in the order of its stream: old contents are no longer
     read, and nothing else comes there before it is filled.
     """
     others = {o.memory.stream: o.stream for o in (y, out) if o.memory.stream != x.memory.stream}

@@ -15,8 +15,7 @@ from . import target
 from .arrays import operand
 from .kernels import differences as kernels
 
-# A compiled function is kept until so many others have come after it.
-_CACHED_FUNCTIONS = 64
+_CACHED_FUNCTIONS = 64  # compiled functions that stay in memory, the latest ones
 
 
 @lru_cache(_CACHED_FUNCTIONS)

@@ -41,7 +41,7 @@ def _cache(function: Callable[..., Any], variant: tuple[Any, ...]) -> Any:
     from numba.cuda.dispatcher import CUDACache
 
     class KernelCache(CUDACache):  # type: ignore[misc]  # Numba is untyped
-        """Numba's cache, which sees neither what a kernel holds nor rules in other files."""
+        """Numba's cache, keyed also by the values a kernel closes over and rules in other files."""
 
         def __init__(self) -> None:
             super().__init__(function)
@@ -78,7 +78,7 @@ _OLDEST = 12  # the first CUDA that numba-cuda has an extra for
 
 
 def require_device() -> None:
-    """Raise a RuntimeError if there is no device, or none that runs what numba-cuda compiles."""
+    """Raise a RuntimeError if there is no device, or none that runs the code of numba-cuda."""
     if not cuda.is_available():
         msg = f"there is no CUDA device to run on: {_why_not()}"
         raise RuntimeError(f"{msg} (calipers.show_config(devices=True))")
@@ -86,14 +86,14 @@ def require_device() -> None:
 
 
 def require_driver() -> None:
-    """Raise a RuntimeError if the driver is older than what numba-cuda compiles for."""
+    """Raise a RuntimeError if the driver is too old for the code of numba-cuda."""
     if problem := _problem_of_driver():
         raise RuntimeError(problem)
 
 
 @cache
 def _problem_of_driver() -> str | None:
-    """Return why the driver does not run what numba-cuda compiles, if it does not."""
+    """Return why the driver does not run the code of numba-cuda, or None if it does."""
     if config.ENABLE_CUDASIM:
         return None
     from cuda.bindings import driver
@@ -141,16 +141,16 @@ def _name(device: Any) -> str:
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
-# What must be on its way from memory per multiprocessor to use all of its bandwidth, in bytes, is
-# 48 KiB on the widest memories of today (CUB, tuning_transform.cuh). With all 2048 threads of one
-# resident, each needs 24 bytes in flight; twice that leaves room for half of them.
+# Bytes that a thread loads at once. Using all of the memory bandwidth takes 48 KiB in flight per
+# multiprocessor (CUB, tuning_transform.cuh), 24 bytes for each of 2048 resident threads; twice that
+# suffices if half of them are resident.
 _BYTES_IN_FLIGHT = 48
-_THREADS = 256
-_MOST_ITEMS = 8  # that the compiler keeps in registers
-_MOST_STRIDED = 4  # with the arithmetic of their indices
-_REGISTERS = 1 << 16  # of a multiprocessor
-CALLING = 80  # registers that a kernel may take which calls a user's function for each entry
-RESIDENT = 8  # blocks of that many threads fill the largest multiprocessors
+_THREADS = 256  # threads of a block
+_MOST_ITEMS = 8  # elements of a thread at most: the compiler holds these in registers
+_MOST_STRIDED = 4  # the same for strided arrays, whose indices take registers, too
+_REGISTERS = 1 << 16  # registers of a multiprocessor
+CALLING = 80  # registers per thread at most of a kernel that calls a user's function for each entry
+RESIDENT = 8  # blocks that fill the largest multiprocessors
 
 
 class Policy(NamedTuple):

@@ -36,11 +36,11 @@ T = TypeVar("T")
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that the driver reserves in each block
-_WARP = 32  # threads that run together
-_SMALL = 16  # the part of all memory up to which it is not asked whether it is free
+_WARP = 32  # threads of a warp, which run in lockstep
+_SMALL = 16  # 1/_SMALL of all memory is taken to be free without a query
 _DESK = 1 << 20  # bytes of the pinned buffer through which small arrays are copied at once
 _ALIGNMENT = 256  # bytes to which each array in the buffer is aligned, as by cudaMalloc
-_LEGACY_STREAM = 1  # what interfaces call the default stream
+_LEGACY_STREAM = 1  # the number of the legacy default stream in array interfaces and DLPack
 
 
 class Memory(NamedTuple):
@@ -79,7 +79,7 @@ def memory_of(x: Any, stream: int | None = None) -> Memory:
         return Memory(x, address, dtype, shape, tuple(strides), filling, _ordinal(address))
     from cuda.core.utils import StridedMemoryView
 
-    # Its producer is told that the legacy default stream will read, and orders itself before it.
+    # The producer orders its work before the legacy default stream, which is named as the reader.
     view = StridedMemoryView.from_dlpack(x, stream_ptr=_LEGACY_STREAM)
     dtype, shape = np.dtype(view.dtype), tuple(view.shape)
     steps = view.strides  # in elements; None in C order
@@ -129,7 +129,7 @@ def current() -> int:
     """Return the current device; a thread that has none gets one."""
     if SIMULATOR:
         return 0
-    # Numba takes ten times as long to tell.
+    # Numba takes ten times as long.
     status, ordinal = driver.cuCtxGetDevice()
     return int(cuda.get_current_device().id if int(status) else ordinal)
 
@@ -209,7 +209,7 @@ def launch(
     """
     Start a kernel on blocks of some threads each, or as many as policies have, that share bytes.
 
-    There may be more blocks than are asked for, which find nothing to do.
+    More blocks may be started than requested; they find nothing to do.
     """
     layout = max(blocks, _LEAST_BLOCKS), each or threads(), shared
     _launch.launch(kernel, current(), layout, on_stream, arguments)
@@ -272,16 +272,16 @@ def _resident(ordinal: int, each: int, shared: int) -> int:
 
 def memory_for(nbytes: int) -> int:
     """
-    Return how many bytes the current device has for a result of a size, and what goes with it.
+    Return the bytes that the current device has for a result of a size, and its scratch.
 
-    Whether a small share of all is free is not asked, which takes longer than to allocate it.
+    A small share of all memory is assumed to be free: a query takes longer than the allocation.
     """
     if SIMULATOR:
         return 1 << 30
     share = _total_memory(current()) // _SMALL
     if nbytes <= share:
         return 2 * share
-    # Not asked of Numba, whose allocator may be another library's that does not tell.
+    # The driver is queried: Numba's allocator may be a library's that does not report it.
     _, free, _ = driver.cuMemGetInfo()
     return int(free)
 
@@ -385,7 +385,7 @@ class Desk:
 
 
 def _require(status: Any) -> None:
-    """Raise what Numba raises where the driver reports an error."""
+    """Raise Numba's CudaAPIError if the driver reports an error."""
     if status != driver.CUresult.CUDA_SUCCESS:
         raise CudaAPIError(status, f"the driver reports {status.name}")
 

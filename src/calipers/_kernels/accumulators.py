@@ -70,7 +70,7 @@ _WORD = 8  # bytes of each number of a record
 
 
 def part_of_record(*names: str) -> np.dtype[Any]:
-    """Return the dtype of some fields of a record, one after the other."""
+    """Return the dtype of some fields of a record, without padding."""
     return np.dtype([(name, RECORD[name]) for name in names])
 
 

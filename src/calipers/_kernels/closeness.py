@@ -15,10 +15,10 @@ from .function_calls import borrowed
 from .scalar.closeness import HUGE, LOW, TINY, close, gap, reduced, sure_narrow, sure_wide
 from .scalar.formats import Truth, double, pair_of_vectors, prefetch, single, stored, vector
 
-# A block of each array fits the nearest cache together with the lines being fetched for the next
-# four.
+# Bytes of a block: one of each array fits the nearest cache together with the lines being fetched
+# for the next four.
 _BLOCK_BYTES = 512
-_BLOCKS_AHEAD = 4
+_BLOCKS_AHEAD = 4  # blocks between the one that is prefetched and the current one
 
 
 # Vectorised tests that err only towards doubt
@@ -93,7 +93,7 @@ def _surely_close_long(x, y, rtol, atol):
 def _surely_close_complex(x, y, rtol, atol):
     """Compare squares with a lower bound of the squared tolerance, within the range of both."""
     # Dropping the mixed term, and a rtol too small to square, only lowers the bound; a rtol
-    # above 1e3 could raise what underflowed in |b|**2.
+    # above 1e3 could magnify an underflow of |b|**2.
     least = rtol if rtol < 1e3 else 1e3
     squared_rtol = least * least if rtol > 1e-150 else 0.0
     squared_atol = atol * atol if 0.0 <= rtol < np.inf and atol >= 0.0 else -np.inf

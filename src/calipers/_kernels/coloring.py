@@ -16,9 +16,8 @@ from .._core.jit import Kernels
 from . import jitable
 from .scalar.formats import vector
 
-# Colors that fit a mask of one word.
-NARROW = 64
-_ALL = 0xFFFFFFFFFFFFFFFF
+NARROW = 64  # colors that fit a mask of one word
+_ALL = 0xFFFFFFFFFFFFFFFF  # the mask with all colors in use
 
 
 @intrinsic
@@ -44,7 +43,7 @@ def first_fit(indptr, indices, order, masks, colors):
     """
     Give each column the lowest color that is free in its rows; return the number of colors.
 
-    Columns come in an order, or as they stand if that is empty. ``masks`` holds the colors of each
+    Columns are taken in `order`, or ascending if that is empty. ``masks`` holds the colors of each
     row, 0 at first. Return -1 if 64 colors are too few.
     """
     count = np.uint64(0)
@@ -115,7 +114,7 @@ def first_fit_many(indptr, indices, order, lengths, starts, width, words, filled
 
 def lattice(strides, period, colors):
     """
-    Color the points of a grid, which stand in C order, by ``(x + 2*y + 3*z + ...) % period``.
+    Color the points of a grid in C order by ``(x + 2*y + 3*z + ...) % period``.
 
     strides[0] is 1; a step along an axis is a stride. With a period of ``2*axes + 1`` the points
     next to any point, and the point itself, have all colors (Golomb and Welch, 1970).
@@ -261,7 +260,7 @@ def neighbors(starts, columns, neighbor_starts, adjacent):
 
 
 def pair_edges(starts, adjacent, reached, reverse):
-    """Store where the edge (w, v) stands for each edge (v, w); return a v that has none, or -1.
+    """Store the index of edge (w, v) for each edge (v, w); return a v that lacks one, or -1.
 
     ``reached`` is a copy of ``starts``.
     """

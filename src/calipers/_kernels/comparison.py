@@ -32,10 +32,11 @@ from .scalar.measures import (
 from .scalar.reductions import exceeds, lowered, may_lead
 
 _i8, _f8 = np.int64, np.float64
-# Small enough to prefetch the block after the next, which on one core doubles the speed.
+# Elements of a block, few enough to prefetch the block after the next, which doubles the speed on
+# one core.
 _BLOCK = 512
-_BLOCKS_AHEAD = 2
-_SPANNED = 8
+_BLOCKS_AHEAD = 2  # blocks between the one that is prefetched and the current one
+_SPANNED = 8  # buckets of a histogram up to which each is counted by a pass of its own
 
 
 _AXES_AT_MOST = 64  # axes of an array at most, which is NumPy's limit
@@ -380,7 +381,7 @@ def tally(
             record.ulp = most
             highest[3] = begin
         count_ulps(ulp, fewest, most, tables)
-        # In the block these stand as equal pairs.
+        # The block counts these as equal pairs.
         tables[0, 0] -= nonfinite
         record.finite += n - nonfinite
         if most_d > 0.0:

@@ -13,7 +13,7 @@ from .scalar.formats import vector
 _WORD = 64  # bits of the random number that gives signs to as many elements
 
 # The sizes of perturbations are spread evenly from _LEAST to _LEAST + 1; _UNIT makes their rms 1.
-_LEAST = 0.5
+_LEAST = 0.5  # the smallest perturbation before it is scaled by _UNIT
 _UNIT = 1.0 / math.sqrt(((_LEAST + 1.0) ** 3 - _LEAST**3) / 3.0)
 # Fractional parts of the golden ratio's multiples: evenly spread over [0, 1).
 _TURNS = np.fmod((math.sqrt(5.0) - 1.0) / 2.0 * np.arange(_WORD), 1.0)

@@ -27,9 +27,8 @@ from .scalar.formats import bits, prefetch, vector
 
 RULE_LENGTH = 7  # numbers that describe a format, the arguments of the rounding kernels
 
-# Elements that are rounded while the block so many ahead is on its way to the cache.
-_BLOCK = 512
-_BLOCKS_AHEAD = 4
+_BLOCK = 512  # elements that are rounded while a later block is fetched
+_BLOCKS_AHEAD = 4  # blocks between the one that is prefetched and the current one
 
 
 # The rule
@@ -123,7 +122,7 @@ def added(x, y, rule):
     error = (x - (total - back)) + (y - back)
     number = bits(total)
     integer = type(number)
-    # Where a sum was rounded to an even number, the odd one is on the side of what was lost.
+    # Where a sum was rounded to an even number, the odd one is on the side of the lost bits.
     outwards = 1 if (bits(error) ^ number) >= 0 else -1
     number += outwards if (number & 1 == 0) & (abs(error) > 0.0) else 0
     return as_number(rounded(integer(number), rule))

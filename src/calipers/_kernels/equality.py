@@ -9,7 +9,7 @@ from .function_calls import borrowed
 from .scalar.closeness import distance, finite
 from .scalar.formats import Truth, element_type, number, pair_of_vectors, single, stored, vector
 
-# Two of them fit the nearest cache; shorter ones take longer to set up than to read.
+# Bytes of a block: two fit the nearest cache; a shorter one takes longer to set up than to read.
 BLOCK_BYTES = 8192
 
 

@@ -140,7 +140,7 @@ Form = Returns | Fills | Rows
 
 def _calling(f: Any, *arguments: Any) -> Any:
     """
-    Return the typing and code of a call of f with `arguments`: what comes before x, x, and after.
+    Return the typing and code of a call of f with `arguments`: those before x, x, and those after.
 
     Arguments are borrowed, which spares counting references in each call.
     """
@@ -167,7 +167,7 @@ def _calling(f: Any, *arguments: Any) -> Any:
 
 
 def _called(context: Any, builder: Any, address: Any, result: Any, kinds: Any, values: Any) -> Any:
-    """Return what machine code at an address gives, or end as it does."""
+    """Call machine code at an address and return its result; propagate its exception."""
     function = context.call_conv.get_function_type(result, kinds)
     pointer = builder.inttoptr(address, ir.PointerType(function))
     status, value = context.call_conv.call_function(builder, pointer, result, kinds, values)
@@ -181,7 +181,7 @@ def call_kernel(typingctx: Any, address: Any, arguments: Any) -> Any:
     """
     Return the number that another kernel gives, whose parameters are of the types given.
 
-    What is large is so compiled once, and not anew in each loop around a function of the user's.
+    A large kernel is thus compiled once, and not again in each loop around a user's function.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

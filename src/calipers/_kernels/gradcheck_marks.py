@@ -11,10 +11,13 @@ from .matrices import WORD
 # Marks of a column, in order of severity.
 CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
 
-_ODD = 0.02  # of what slopes to both sides of x differ by, which curvature need not explain
-_ROUNDED = 2.0**-4  # of the noise: what rounding alone may do to a slope
-PRODUCT_SHARE = 0.1  # of the tolerance, by products: as much is left where some errors cancel
-_ESTIMATED_SHARE = 0.5  # of the tolerance: for an entry and the error of a slope that has one
+# Share of the difference of two one-sided slopes that curvature need not explain.
+_ODD = 0.02
+_ROUNDED = 2.0**-4  # share of the noise that rounding alone may leave in a slope
+# Share of the tolerance by which a product may be off: errors of entries may cancel in it.
+PRODUCT_SHARE = 0.1
+# Share of the tolerance for an entry's error plus a slope's, if the slope's is estimated.
+_ESTIMATED_SHARE = 0.5
 
 
 class ColumnCriteria(NamedTuple):
@@ -130,8 +133,8 @@ def mark_of(
     A WAITING column is clear if its rows have the sizes that are stored in `needs`. A VAGUE one
     may only be hidden by rounding, or bent by curvature. Outside of `stretches` it is 0.
     """
-    # A first pass leaves sizes out, which never make it harder, and asks for a little more than
-    # the rule, so that the bound is of `claimed`. Both sides are doubled: that spares a halving.
+    # The first pass ignores sizes, which only relax the rule, and demands slightly more than the
+    # rule, so that the bound depends on `claimed` alone. Both sides are doubled to save a halving.
     above, below, ahead, behind = pair
     noise, column_size, per_step = rule.noise, rule.column_sizes[k], 1.0 / rule.steps[k]
     exact = 1.0 + rule.share * rule.rtol

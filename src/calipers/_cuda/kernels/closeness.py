@@ -59,11 +59,11 @@ def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
     return None, as_is, _exact
 
 
-# Blocks of each kernel that a multiprocessor has room for: of those that spill nothing for that.
+# Kinds whose kernels leave registers for six blocks on a multiprocessor without spilling.
 _FEW_REGISTERS = {"float16", "bfloat16", "float32", "float64", "int64", "uint64"}
 _FEW_FOR_MASKS = {"float64", "int64", "uint64", "complex128"}
-# Where verdicts are stored, or one array is searched, threads hold as many elements as of this many
-# bytes, of smaller ones, too: eight would not stay in registers.
+# Least bytes per element in the policy of kernels that store verdicts or search one array: eight
+# smaller elements would not stay in registers.
 LEAST_BYTES = 4
 
 
@@ -86,7 +86,7 @@ def any_mismatch(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     """
     Return the kernel that sets ``answer[0]`` to `epoch` if any pair is not close.
 
-    The answer is in the host's memory, far from blocks: ``flag[0]`` tells them the same.
+    The answer is in the host's memory, slow to read for blocks: they read ``flag[0]``.
     """
     held, as_held, sure = _quick(kinds)
     load_a, load_b = map(loader, kinds)

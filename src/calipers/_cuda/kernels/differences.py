@@ -14,8 +14,7 @@ from numba import config, cuda, from_dtype, types
 from ..launch import CALLING
 from .loading import plain_viewer
 
-# Kernels of a function, which is compiled for the device, are kept until so many others have come.
-_CACHED_KERNELS = 64
+_CACHED_KERNELS = 64  # kernels of users' functions that stay in memory, the latest ones
 _LIMIT = {} if config.ENABLE_CUDASIM else {"max_registers": CALLING}  # which it does not know
 
 

@@ -70,8 +70,7 @@ def _truth(x):
     return np.uint8(x != 0)
 
 
-# What kernels read an element as, where Numba has no arithmetic of it, or takes a byte for 0 or 1.
-# What makes a number of it, and the type of that.
+# The dtypes as which kernels read elements that Numba has no arithmetic for, or reads as one bit.
 CARRIERS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
 _LOADED = {

@@ -13,11 +13,11 @@ from .. import jitable, jitable_as
 from .closeness import HUGE, LOW, TINY, close, distance, finite, modulus, scaled_bound
 from .formats import bits, double, from_bits, leading_zeros, product
 
-# The largest distance in ULP.
+# The largest distance in ULP; a larger one is reported as this.
 FARTHEST = np.uint64(0xFFFFFFFFFFFFFFFF)
 # One bucket for equal pairs, and one for each power of two below 2**64.
 BUCKETS = 65
-_INF_BITS = 0x7FF0000000000000
+_INF_BITS = 0x7FF0000000000000  # the bits of infinity in binary64
 
 
 def measure(a, b, rtol, atol, shift, unit):

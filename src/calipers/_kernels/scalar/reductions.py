@@ -10,7 +10,7 @@ SCALE_EXPONENT = 600  # of two; between TINY and HUGE no scale is needed
 SCALES = (2.0**SCALE_EXPONENT, 1.0, 2.0**-SCALE_EXPONENT)
 SMALL, USUAL, LARGE = range(3)
 
-# More than what rounds in a quotient and in the product that replaces it, relative to either.
+# Bounds the relative rounding error of a quotient and of the product that replaces it.
 _QUOTIENT_ROUNDING = 2.0**-50
 
 
