@@ -14,7 +14,7 @@ BEGIN = """
 import os, signal, sys, threading, time
 import numpy as np
 import calipers
-from calipers._diagnose import isolation
+from calipers._diagnose import isolate
 
 x = np.random.default_rng(0).standard_normal((8, 64), dtype=np.float32)
 total, turned = (lambda x: x.sum(axis=1)), (lambda x: x[:, ::-1].cumsum(axis=1)[:, -1])
@@ -26,7 +26,7 @@ def told(f, g, x=x, **options):
     except Exception as error:
         print(type(error).__name__, error, flush=True)
 """
-FRESH = "isolation._only_python_threads = lambda: False\n"
+FRESH = "isolate._only_python_threads = lambda: False\n"
 
 
 def printed(program, **environment):
@@ -124,9 +124,9 @@ def test_a_call_that_does_not_return_is_ended(fresh):
     lines = printed(
         fresh
         + """
-isolation._LIMIT = 8.0
+isolate._TIMEOUT = 8.0
 told(total, lambda x: time.sleep(1000))
-print(len(isolation.multiprocessing.active_children()))
+print(len(isolate.multiprocessing.active_children()))
 """
     )
     assert lines == ["RAISES g did not answer within 8 s", "0"]

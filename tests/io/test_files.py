@@ -1698,9 +1698,9 @@ def test_a_process_of_diagnose_does_not_import_from_the_working_directory(tmp_pa
     import multiprocessing
     multiprocessing.get_all_start_methods = lambda: ["spawn"]  # as on Windows
     from functools import partial
-    from calipers._diagnose.isolate import in_a_process
+    from calipers._diagnose.isolate import run_in_process
     if __name__ == "__main__":
-        assert in_a_process(partial(max, 2, 3), []) == 3
+        assert run_in_process(partial(max, 2, 3), []) == 3
     """
     script = tmp_path / "away" / "script.py"
     script.write_text(textwrap.dedent(code))
