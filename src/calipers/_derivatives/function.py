@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from numbers import Number
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
@@ -15,6 +15,7 @@ from .._core.arrays import as_array
 from .._core.dtypes import as_real_vector, real_parts
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
+from .._execution.messages import user_callable
 from .compiled import CallForm, Native, kind_of, native_form
 
 REAL, HOLOMORPHIC, WIRTINGER, IMAGINARY = "real", "holomorphic", "wirtinger", "imaginary"
@@ -42,6 +43,7 @@ class Problem:
     batch_bytes: int = 1 << 19  # arguments and results of one call: near the caches
     paired: bool = False  # f's real values are, two by two, parts of complex numbers
     base_value: InitVar[Any] = None  # f(x), where the caller has it
+    is_hashed_by_parts: ClassVar[bool] = True  # by checkpoints, which compare each part
     base: NDArray = field(init=False)
     shape: tuple[int, ...] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
@@ -339,15 +341,6 @@ class Problem:
 def _shape_and_dtype(x: Any) -> Any:
     """Return what may decide the shape and dtype of f's values, if x is an array."""
     return (x.shape, x.dtype) if isinstance(x, np.ndarray) else None
-
-
-def user_callable(f: Any) -> Any:
-    """Return the caller's callable, out of what calipers made of it."""
-    ours = __name__.partition(".")[0]
-    # What a callable of the caller's calls its inner is another matter.
-    while type(f).__module__.partition(".")[0] == ours and hasattr(f, "inner"):
-        f = f.inner
-    return f
 
 
 def empty_like(out_like: Any) -> NDArray:

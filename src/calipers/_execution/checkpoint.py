@@ -20,7 +20,6 @@ from numba.core.dispatcher import Dispatcher
 
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
-from .._derivatives.function import Problem
 from .messages import Buffers, Span, Work
 
 # Parts of a fingerprint, most specific first, and the description of a difference.
@@ -116,7 +115,7 @@ class _Hasher:
         if isinstance(thing, Dispatcher):
             chosen = sorted((name, repr(x)) for name, x in thing.targetoptions.items())
             return self._all(thing.py_func, chosen)
-        if isinstance(thing, Problem):  # its parts are hashed separately
+        if getattr(kind, "is_hashed_by_parts", False):
             return b""
         if isinstance(thing, types.BuiltinFunctionType):
             return self._all(thing.__qualname__, thing.__self__)

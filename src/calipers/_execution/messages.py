@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
+import numpy as np
+
 from .._core.protocols import NDArray
-from .._derivatives.function import Problem, user_callable
 
 Buffers = tuple[NDArray, ...]
 
@@ -18,11 +19,66 @@ Span = tuple[int, int]
 Part = tuple[int, Buffers]  # index of the first row, and the results
 
 
+class NativeCode(Protocol):
+    """Compiled code that calls f."""
+
+    @property
+    def parallel(self) -> bool:
+        """Whether f itself uses threads."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """How many threads may call f at once."""
+        ...
+
+    def begin(self) -> None:
+        """Prepare for a run."""
+        ...
+
+
+class Function(Protocol):
+    """A function f at a point x, with its arguments and options, as rows are computed from it."""
+
+    before: tuple[Any, ...]
+    x: NDArray
+    after: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    mode: str
+    scalar: bool
+    out_like: Any
+    rowwise: bool
+    batched: bool
+    base: NDArray
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    seconds: float
+
+    @property
+    def f(self) -> Callable[..., Any]:
+        """The function, called with `before`, an argument like x, `after` and `kwargs`."""
+        ...
+
+    @property
+    def native(self) -> NativeCode | None:
+        """The compiled form of f, if there is one."""
+        ...
+
+    @property
+    def parallel(self) -> bool:
+        """Whether f itself uses threads, so that calls have to be serial."""
+        ...
+
+    def call(self, x: NDArray) -> NDArray:
+        """Return f(x)."""
+        ...
+
+
 class Work(Protocol):
     """A computation of rows, any range of which can be done separately."""
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Function:
         """The function that is differentiated."""
         ...
 
@@ -133,7 +189,7 @@ def pickled(work: Work, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
         raise TypeError(msg) from error
 
 
-def _culprit(problem: Problem, dumps: Callable[[Any], bytes]) -> tuple[str, str]:
+def _culprit(problem: Function, dumps: Callable[[Any], bytes]) -> tuple[str, str]:
     """Describe the object that cannot be pickled, and how to avoid that."""
     others = [*problem.before, None, *problem.after]
     named: list[tuple[str, Any]] = [(f"argument {k} of f", a) for k, a in enumerate(others)]
@@ -147,6 +203,15 @@ def _culprit(problem: Problem, dumps: Callable[[Any], bytes]) -> tuple[str, str]
     if dumps is not pickle.dumps:  # which pickles functions by value, with what they refer to
         way = "make what cannot be pickled inside it"
     return f"f ({name})", way
+
+
+def user_callable(f: Any) -> Any:
+    """Return the caller's function inside the wrappers of this package."""
+    package = __name__.partition(".")[0]
+    # Only wrappers of this package are opened: others may have an attribute `inner`, too.
+    while type(f).__module__.partition(".")[0] == package and hasattr(f, "inner"):
+        f = f.inner
+    return f
 
 
 def _is_picklable(thing: Any, dumps: Callable[[Any], bytes]) -> bool:

@@ -13,9 +13,8 @@ import numpy as np
 from .._core.arguments import warn
 from .._core.protocols import NDArray
 from .._core.threads import first_result, get_num_threads
-from .._derivatives.compiled import Native
 from .checkpoint import Checkpoint, missing
-from .messages import Buffers, Span, Work
+from .messages import Buffers, NativeCode, Span, Work
 from .workers import StoreRows, open_pool, replacement_pool
 
 
@@ -336,7 +335,7 @@ def _without_workers(work: Work, start: int, outs: Buffers, pace: Pace | None) -
         _by_threads(work, start, outs, native, pace or Pace())
 
 
-def _by_threads(work: Work, origin: int, outs: Buffers, native: Native, pace: Pace) -> None:
+def _by_threads(work: Work, origin: int, outs: Buffers, native: NativeCode, pace: Pace) -> None:
     """
     Time a growing number of columns, then use threads if the rest takes long enough.
 
