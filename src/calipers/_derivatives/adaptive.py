@@ -1,4 +1,4 @@
-"""Derivatives that know their error, along coordinates or directions; see `_kernels.ladder`."""
+"""Extrapolated derivatives with error estimates; see `_kernels.ladder`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 
 def initial_states(problem: Problem, steps: Steps, interleaved: bool = False) -> NDArray:
-    """Return the state of a ladder along each coordinate, before it begins; or of another."""
+    """Return the initial state of each coordinate's step sequence, or of an interleaved one."""
     coords = np.ascontiguousarray(as_real_vector(problem.x)[:: problem.stride])
     states = np.zeros(coords.size, STATE)
     MEASURE_ALL[coords.dtype](states, coords, _step_limits(problem, steps, interleaved))
@@ -35,7 +35,7 @@ def initial_states(problem: Problem, steps: Steps, interleaved: bool = False) ->
 
 
 def lengths_of(problem: Problem, steps: Steps) -> NDArray:
-    """Return how far the ladder along each coordinate goes where t is 1."""
+    """Return the unit of t, the relative step, along each coordinate."""
     coords = np.ascontiguousarray(as_real_vector(problem.x)[:: problem.stride])
     lengths = np.empty(coords.size)
     arguments = np.zeros(1, STATE), coords, _step_limits(problem, steps)
@@ -51,23 +51,23 @@ def _step_limits(problem: Problem, steps: Steps, interleaved: bool = False) -> S
 
 
 def _scratch(size: int) -> Workspace:
-    """Return room for a ladder of so many outputs."""
+    """Return scratch for the step sequence of `size` outputs."""
     return Workspace(*(np.empty((rows, size)) for rows in _SCRATCH_ROWS))
 
 
 def scratch_of(size: int) -> int:
-    """Return the bytes that a ladder of so many outputs takes."""
+    """Return the bytes of scratch of the step sequence of `size` outputs."""
     return sum(_SCRATCH_ROWS) * size * 8
 
 
 def extrapolate(base: NDArray, evaluate: Evaluate, outs: Buffers) -> None:
-    """Climb the ladders of directions whose states are measured, in step with each other."""
+    """Extrapolate derivatives along directions with initial states, all at the same step level."""
     values, errors, states = outs
     count, m = values.shape
     scratches = [_scratch(m) for _ in range(count)]
     for k, scratch in enumerate(scratches):
         START[base.dtype](states, k, base, scratch.estimates, values[k], errors[k])
-    # Steps that are far too large are part of the search; f need not warn of them.
+    # Much too large steps are part of the search: warnings of f are suppressed.
     with np.errstate(all="ignore"):
         _extrapolate(base, evaluate, outs, scratches)
         length, scale = states["length"][:, None], states["scale"][:, None]
@@ -97,11 +97,13 @@ def _extrapolate(
 
 @dataclass(frozen=True)
 class ExtrapolatedColumns:
-    """Rows of the transposed Jacobian, their errors, and the final states of their ladders."""
+    """Extrapolated rows of the transposed Jacobian, their errors, and final states."""
 
     problem: Problem
     steps: Steps
-    interleaved: bool = field(default=False, kw_only=True)  # by other steps
+    interleaved: bool = field(
+        default=False, kw_only=True
+    )  # whether the steps lie between those of the default
     calls = CALLS_PER_COLUMN
 
     def results(self, count: int) -> Buffers:
@@ -109,11 +111,11 @@ class ExtrapolatedColumns:
         return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
 
     def with_interleaved_steps(self) -> "ExtrapolatedColumns":
-        """Return ladders whose steps are none of these, and meet other noise and other kinks."""
+        """Return the same with different steps, which meet independent noise and other kinks."""
         return replace(self, interleaved=not self.interleaved)
 
     def __call__(self, start: int, outs: Buffers) -> None:
-        """Fill `outs` with what belongs to coordinates from `start`."""
+        """Fill `outs` with the results of coordinates from `start`."""
         native = self.problem.native
         if native is None:
             self._python(np.arange(start, start + len(outs[-1])), outs)
@@ -122,7 +124,7 @@ class ExtrapolatedColumns:
         self._drop_unknown_errors(outs)
 
     def at(self, columns: NDArray, outs: Buffers) -> None:
-        """Fill `outs` with what belongs to some coordinates."""
+        """Fill `outs` with the results of the coordinates `columns`."""
         native = self.problem.native
         if native is None:
             self._python(columns, outs)
@@ -195,7 +197,7 @@ class ExtrapolatedColumns:
 
 @dataclass(frozen=True)
 class ExtrapolatedValues:
-    """Rows of the transposed Jacobian alone: ladders whose errors are dropped block by block."""
+    """Extrapolated rows of the transposed Jacobian, without their errors."""
 
     ladders: ExtrapolatedColumns
     calls = CALLS_PER_COLUMN
@@ -209,7 +211,7 @@ class ExtrapolatedValues:
         return (np.empty((count, base.size), base.dtype),)
 
     def __call__(self, start: int, outs: Buffers) -> None:
-        """Fill `outs` with what belongs to coordinates from `start`."""
+        """Fill `outs` with the results of coordinates from `start`."""
         (rows,) = outs
         step = max(1, _BLOCK_BYTES // max(1, rows[:1].nbytes))
         for first in range(0, len(rows), step):

@@ -1,4 +1,4 @@
-"""A user's compiled function, found by the address of its machine code."""
+"""Calls of a user's compiled function by the address of its machine code."""
 
 import inspect
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from .._core.protocols import NDArray
 from .._core.threads import get_num_threads
 from .._kernels.function_calls import Fills, Form, Returns, Rows
 
-_MAX_OVERLAP_WORK = 1000  # to prove that two arrays do not overlap
+_MAX_OVERLAP_WORK = 1000  # work of np.shares_memory to exclude an overlap of two arrays
 
 
 def size_of(values: tuple[Any, ...]) -> float:
-    """Return the bytes that a copy of arguments takes; infinity if there can be none."""
+    """Return the bytes of a copy of arguments; inf if they cannot be copied."""
     arrays: dict[int, Any] = {}
     if not _collect(values, arrays):
         return np.inf
@@ -35,7 +35,7 @@ def size_of(values: tuple[Any, ...]) -> float:
 
 
 def _collect(value: Any, arrays: dict[int, Any]) -> bool:
-    """Collect arrays that may be written into; tell whether there is nothing else like them."""
+    """Collect the writeable arrays in a value; return False if it is mutable otherwise."""
     if isinstance(value, tuple):
         return all(_collect(each, arrays) for each in value)
     if type(value) is np.ndarray and value.flags.aligned:
@@ -53,7 +53,7 @@ def _overlap(one: Any, other: Any) -> bool:
 
 
 def copy_writeable(value: Any, copies: dict[int, Any]) -> Any:
-    """Copy arrays that may be written into, in tuples too; what is one stays one."""
+    """Copy writeable arrays, also in tuples; the same array is copied once."""
     if isinstance(value, tuple):
         items = [copy_writeable(each, copies) for each in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
@@ -65,7 +65,7 @@ def copy_writeable(value: Any, copies: dict[int, Any]) -> Any:
 
 
 def _like(array: Any) -> Any:
-    """Copy an array to memory that compiled code takes for the same kind of array."""
+    """Copy an array, with a layout that has the same type in compiled code."""
     if array.flags.forc:
         return array.copy(order="K")
     strided = np.empty((*array.shape, 2), array.dtype)[..., 0]
@@ -74,14 +74,14 @@ def _like(array: Any) -> Any:
 
 
 def only_reads(f: Any, kinds: tuple[types.Type, ...], written: set[int]) -> bool:
-    """Tell whether f can be compiled for other arguments, all but `written` read-only."""
+    """Return True if f compiles with all arguments except `written` read-only."""
     untouched = tuple(k if i in written else _untouched(k) for i, k in enumerate(kinds))
     if any(_is_mutable(k) for i, k in enumerate(untouched) if i not in written):
         return False
     require_no_compilation()
     try:
         f.compile(untouched)
-    except (NumbaError, RuntimeError):  # or f is for types that it was told
+    except (NumbaError, RuntimeError):  # or f has explicit signatures
         return False
     return True
 
@@ -106,7 +106,7 @@ class LibraryFunction:
     """
     A function that takes an array of the library of `like` at a position.
 
-    What fills its results in, where `fills`, takes those of that library, too.
+    If `fills`, it also writes its results to an array of that library.
     """
 
     inner: Callable[..., Any]
@@ -126,9 +126,9 @@ class LibraryFunction:
         return y if result_library is None else result_library.fetch(y)
 
 
-_SMALL_COPY_BYTES = 1 << 18  # bytes that a core has room for beside what others read
-_THREAD_COPY_BYTES = 1 << 30  # bytes that copies for threads may take
-_CHARS = frozenset("fdFD")  # dtypes that kernels take
+_SMALL_COPY_BYTES = 1 << 18  # bytes that fit the cache of a core next to other data
+_THREAD_COPY_BYTES = 1 << 30  # largest copies for threads together, in bytes
+_CHARS = frozenset("fdFD")  # dtypes of kernels
 
 
 class CallForm(NamedTuple):
@@ -141,18 +141,18 @@ class CallForm(NamedTuple):
     kwargs: dict[str, Any]
     shape: tuple[int, ...]  # of the results
     dtype: np.dtype[Any]
-    fills: bool  # whether f gets an array for its results
-    rowwise: bool  # whether f gets an index, and returns that result
+    fills: bool  # whether f writes its results to an array
+    rowwise: bool  # whether f returns one result, by its index
 
 
 @dataclass(frozen=True)
 class Native:
     """
-    How kernels call f; `key` names the types, `keep` holds what the address belongs to.
+    How kernels call f; `key` identifies the types, `keep` keeps the machine code alive.
 
-    f may write into its other arguments, as into scratch: threads have copies of them, but for the
-    one that this was made in. Large ones are shared if f does without writing. Copies are of one
-    run: the caller may change what they were made of, before the next.
+    f may write to its other arguments: all threads except the creating one get copies of them.
+    Large arguments are shared if f only reads them. Copies last for one run, since the caller may
+    change the arguments before the next.
     """
 
     original_form: Form
@@ -160,9 +160,9 @@ class Native:
     parallel: bool
     keep: Any
     f: Any  # a weak reference
-    defaults: tuple[Any, ...]  # that come after what is given
+    defaults: tuple[Any, ...]  # defaults of the last arguments
     _entries: dict[Any, Any] = field(default_factory=dict)
-    _reads: list[bool] = field(default_factory=list)  # what was found, if it was asked
+    _reads: list[bool] = field(default_factory=list)  # cached result of only_reads, if known
     _forms: dict[int, Form] = field(default_factory=dict, init=False)  # by thread
 
     def __post_init__(self) -> None:
@@ -187,7 +187,7 @@ class Native:
         return list(self._forms.values())
 
     def begin(self) -> None:
-        """Forget the copies of the last run."""
+        """Drop the copies of the last run."""
         if len(self._forms) > 1:
             for thread, form in list(self._forms.items()):
                 if form is not self.original_form:
@@ -220,7 +220,7 @@ class Native:
         return self._reads[0]
 
     def entry(self, kernels: Kernels, *more: Any) -> Any:
-        """Return the kernel for f's types; hashing them takes longer than a small Jacobian."""
+        """Return the kernel for f's types, cached since hashing them is slower than a small run."""
         name = (id(kernels), *more)
         entry = self._entries.get(name)
         if entry is None:
@@ -241,7 +241,7 @@ class Native:
         )
 
 
-# What was found of a function, by what it was asked with. The values hold neither that nor f.
+# Forms of a function by cache key. The values hold neither the arguments nor f.
 _native_forms: WeakKeyDictionary[Any, dict[Any, Native | None]] = WeakKeyDictionary()
 
 
@@ -266,17 +266,17 @@ def native_form(call: CallForm) -> Native | None:
 
 
 def _array_shape(call: CallForm) -> tuple[int, ...]:
-    """Return the shape of f's results as far as their number does not tell it."""
+    """Return the shape of f's results if it has several axes, else ()."""
     return call.shape if len(call.shape) > 1 else ()
 
 
 def _is_current(f: Any, native: Native | None) -> bool:
-    """Tell whether a function was not compiled anew since, as its globals have changed maybe."""
+    """Return True unless f was recompiled since, for example after a change of globals."""
     return native is None or any(native.keep is overload for overload in list(f.overloads.values()))
 
 
 def _cache_key(call: CallForm) -> Any:
-    """Return what decides the form, or None if it is not worth remembering."""
+    """Return a key that determines the form of a call, or None if it is not to be cached."""
     others = (*call.before, *call.after)
     kinds = tuple(kind_of(a) for a in others)
     if call.kwargs or any(kind is None for kind in kinds):  # np.dtype(float) == None
@@ -287,9 +287,9 @@ def _cache_key(call: CallForm) -> Any:
 
 
 def kind_of(x: Any) -> Any:
-    """Return what decides how compiled code takes an argument, or None if that takes a closer look.
+    """Return a key that determines an argument's type in compiled code, or None if unknown.
 
-    Two arguments of the same kind are taken the same way.
+    Two arguments of the same kind have the same type.
     """
     if type(x) is np.ndarray:
         return x.dtype, x.ndim, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable
@@ -317,7 +317,7 @@ def _compile_form(call: CallForm) -> Native | None:
         f.compile(tuple(kinds))
         compiled = f.overloads[tuple(kinds)]
     except (NumbaError, KeyError, RuntimeError):
-        return None  # called from Python, f says itself what is wrong
+        return None  # f raises its own error when called from Python
     example = _example(make, compiled.signature.return_type, call.dtype)
     if example is _UNFIT:
         return None
@@ -366,7 +366,7 @@ _UNFIT = object()
 
 
 def _example(make: type[Form], kind: Any, dtype: np.dtype[Any]) -> Any:
-    """Return something of the type that f returns, if kernels can take that."""
+    """Return an example of the type that f returns, or _UNFIT if kernels cannot use it."""
     expected = numba.from_dtype(dtype)
     if make is Fills:
         return None if kind == types.none else _UNFIT

@@ -1,4 +1,4 @@
-"""What f gives where all coordinates of a color are displaced: tasks for any worker."""
+"""Differences of f with all columns of a color perturbed at once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from .function import Problem
 
 @dataclass
 class SharedScratch:
-    """Memory that one call after the other may use: fresh memory costs more than what fills it."""
+    """Arrays that are reused between calls, since new memory costs more than filling it."""
 
     table: NDArray
     status: NDArray
@@ -33,8 +33,8 @@ class ColorDifferences:
     """
     Differences of f between two points of all coordinates of a color: a row for each color.
 
-    `bottoms` is empty if they are x itself; then nothing is subtracted. By complex steps the rows
-    are imaginary parts, and `tops` are those of x.
+    `bottoms` is empty for one-sided differences; then nothing is subtracted. For complex steps the
+    rows are imaginary parts, and `tops` are the imaginary parts of x.
     """
 
     problem: Problem
@@ -67,7 +67,7 @@ class ColorDifferences:
         rows[:] = whole[:, 1::2]
 
     def _fill(self, start: int, rows: NDArray, colors: NDArray, tops: NDArray) -> None:
-        """Fill rows with real values of f, where real numbers of x have these colors and tops."""
+        """Fill rows with real values of f; `colors` and `tops` are by real number of x."""
         native = self.problem.native
         if native is not None:
             self._compiled(native, start, rows, colors, tops)
@@ -108,7 +108,7 @@ class ColorDifferences:
 
 @contextmanager
 def _notes_color(color: Any) -> Iterator[None]:
-    """Add to what f raises which color is displaced: a number, or an array that holds it then."""
+    """Add a note with the perturbed color, a number or an array that holds it, to errors of f."""
     try:
         yield
     except Exception as error:
@@ -119,7 +119,7 @@ def _notes_color(color: Any) -> Iterator[None]:
 
 @dataclass
 class ExtrapolatedColors:
-    """Ladders on which all coordinates of a color climb together, each in steps of its own."""
+    """Extrapolated derivatives with all columns of a color perturbed, each by its own step."""
 
     problem: Problem
     colors: NDArray
@@ -151,7 +151,7 @@ class ExtrapolatedColors:
                 some = slice(first, first + count)
                 color = start + active[some, None]
                 points = x + np.where(self.colors == color, t[some, None] * self.directions, 0.0)
-                if self.lows.size:  # beyond which rounding may have led
+                if self.lows.size:  # rounding may exceed the bounds
                     points = np.clip(points, self.lows, self.highs)
                 with _notes_color(color[0]):
                     rows[some] = self.problem.at_each(points.astype(x.dtype))

@@ -31,16 +31,16 @@ def jacobian_vector_product(
     """
     Return the derivative of f's real values along v, and its errors.
 
-    If these are `joint`, they are to be small beside the largest value, not each beside its own.
+    If `joint`, errors are to be small relative to the largest value, else each to its own value.
     """
-    # The real numbers of v, in the places of those of x; a complex step goes along the imaginary.
+    # The real numbers of v, in the order of those of x; complex steps use imaginary parts.
     direction = as_real_vector(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
     shape = problem.base.shape
     if not direction.any():
         return np.zeros(shape), np.zeros(shape)
     if not np.isfinite(direction).all():
         return np.full(shape, np.nan), np.full(shape, np.inf)
-    # Steps along a direction that is subnormal would be too long to be numbers.
+    # Steps along a subnormal direction would overflow.
     size = np.ldexp(1.0, np.frexp(np.abs(direction).max())[1] - 1)
     results = []
     for part, far in _split_by_magnitude(problem, direction / size, steps):
@@ -59,10 +59,10 @@ def slopes_along(
     problem: Problem, v: NDArray, steps: Steps, count: int
 ) -> tuple[NDArray, NDArray, NDArray]:
     """
-    Return the slopes of f's real values after and before x along v, and the step of each row.
+    Return the slopes of f's real values to the right and left of x along v, and their steps.
 
-    In the first of `count` rows no coordinate goes farther than its own step; in each other half as
-    far as in the one before. Slopes are NaN where bounds leave no room.
+    In the first of `count` rows no coordinate exceeds its own step; each further step is half the
+    one before. Slopes are NaN if the bounds exclude the steps.
     """
     direction = as_real_vector(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
     x = as_real_vector(problem.x)
@@ -86,10 +86,10 @@ def _split_by_magnitude(
     problem: Problem, direction: NDArray, steps: Steps
 ) -> Iterator[tuple[NDArray, Any]]:
     """
-    Split a direction, where steps along all of it are lost beside large elements of x.
+    Split a direction if steps along it are lost in the rounding of large elements of x.
 
-    A function may depend on those as on small ones: on a date, or on an offset. With each part
-    comes how far to go along it: the step, or the length of a ladder.
+    Dates and offsets are such elements. Each part comes with its step, or the unit of its step
+    sequence.
     """
     if problem.imaginary:
         yield direction, _length(problem, direction, steps)
@@ -105,7 +105,7 @@ def _split_by_magnitude(
         with np.errstate(all="ignore"):
             lost = (left != 0) & ~(spacings <= grain * far * np.abs(left).max())
         if lost[left != 0].all():
-            lost[:] = False  # the step is the caller's
+            lost[:] = False  # the caller chose the step
         for part in _split_at_bounds(problem, np.where(lost, 0.0, left), far, steps):
             yield part, far
         left = np.where(lost, left, 0.0)
@@ -115,9 +115,9 @@ def _split_at_bounds(
     problem: Problem, direction: NDArray, far: Any, steps: Steps
 ) -> Iterator[NDArray]:
     """
-    Split a direction, where bounds leave no room for a step along all of it, either way.
+    Split a direction if the bounds exclude a step along it in both orientations.
 
-    In a corner, some elements of x can only go forth, and others only back.
+    In a corner, some elements of x can only increase and others only decrease.
     """
     if not steps.lows.size:
         yield direction
@@ -139,7 +139,7 @@ def _split_at_bounds(
 
 
 def _stencil_extent(steps: Steps) -> float:
-    """Return how many steps central differences go to each side."""
+    """Return the largest offset of the central stencil, in steps."""
     return float(np.abs(steps.central).max(initial=0, where=[True, True, False]))
 
 
@@ -165,7 +165,7 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     if t == 0:
         return np.full(shape, np.nan)
 
-    for first, last, weight in stencil.tolist():  # numbers of Python warn of nothing
+    for first, last, weight in stencil.tolist():  # Python floats raise no NumPy warnings
         ends = [_point(problem, steps, x, far * t, direction) for far in (first, last)]
         width = _width(problem, ends, direction, (first - last) * t)
         above = _at(problem, ends[0]).astype(wide)
@@ -177,7 +177,7 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
 
 @np.errstate(all="ignore")
 def _width(problem: Problem, ends: list[NDArray], direction: NDArray, nominal: float) -> Any:
-    """Return how far two points are apart along a direction, after rounding."""
+    """Return the distance of two rounded points along a direction."""
     nonzero = direction != 0
     wide = np.promote_types(ends[0].dtype, float)
     distance = (ends[0].astype(wide) - ends[1])[nonzero]
@@ -189,9 +189,9 @@ def _width(problem: Problem, ends: list[NDArray], direction: NDArray, nominal: f
 
 @np.errstate(all="ignore")
 def _point(problem: Problem, steps: Steps, x: NDArray, far: float, direction: NDArray) -> NDArray:
-    """Return the point that is so far from x."""
+    """Return the point x + far*direction, within the bounds and in x's dtype."""
     point = x + far * direction
-    if steps.lows.size:  # beyond which rounding may have led
+    if steps.lows.size:  # rounding may exceed the bounds
         point = np.clip(point, steps.lows, steps.highs)
     return point.astype(as_real_vector(problem.x).dtype)
 
@@ -209,7 +209,7 @@ def _at(problem: Problem, point: NDArray) -> NDArray:
 
 @np.errstate(all="ignore")
 def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
-    """Return t such that no coordinate goes farther along t*v than its own step."""
+    """Return the largest power of two t for which no element of t*v exceeds its step."""
     lengths = steps.factor * steps.lengths
     if not lengths.size:
         lengths = steps.factor * np.maximum(1.0, np.abs(as_real_vector(problem.x).astype(float)))
@@ -220,7 +220,7 @@ def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
 
 @np.errstate(all="ignore")
 def _distance_to_bounds(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
-    """Return how far the bounds let x go along the direction, and against it."""
+    """Return the distances from x to the bounds along a direction and against it."""
     if not steps.lows.size:
         return np.inf, np.inf
     to_high = np.where(direction != 0, (steps.highs - x) / direction, np.nan)
@@ -232,13 +232,13 @@ def _distance_to_bounds(x: NDArray, direction: NDArray, steps: Steps) -> tuple[f
 
 @np.errstate(all="ignore")
 def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
-    """Return how far along a direction the ladders of its coordinates let it go, where t is 1."""
+    """Return the unit of the step sequence along a direction: the least of its coordinates."""
     lengths = lengths_of(problem, steps).repeat(problem.stride)[: direction.size]
     nonzero = direction != 0
     return np.min((lengths / np.abs(direction))[nonzero])
 
 
-@np.errstate(all="ignore")  # for f, too, as steps that are far too large are part of the search
+@np.errstate(all="ignore")  # of f, too: much too large steps are part of the search
 def _extrapolated(
     problem: Problem, direction: NDArray, length: Any, steps: Steps, joint: bool
 ) -> tuple[NDArray, NDArray]:
@@ -288,7 +288,7 @@ class ContractedColumns:
         return (np.empty((count, *self.weights.shape[1:])), np.empty(count))
 
     def __call__(self, start: int, outs: Buffers) -> None:
-        """Fill `outs` with what belongs to coordinates from `start`."""
+        """Fill `outs` with the products of coordinates from `start`."""
         products, errors = outs
         step = max(1, _BLOCK_BYTES // max(1, self.problem.base.nbytes))
         for first in range(0, len(products), step):
@@ -331,7 +331,7 @@ def vector_jacobian_product(
 
 
 def blocks(problem: Problem, options: Options, size: int) -> Iterator[tuple[slice, NDArray]]:
-    """Give the rows of the transposed Jacobian in blocks of coordinates."""
+    """Yield the rows of the transposed Jacobian in blocks of coordinates."""
     steps = steps_of(problem, options)
     parts = (
         slice(start, min(start + size, problem.coordinates))

@@ -1,4 +1,4 @@
-"""Derivatives along a range of coordinates by fixed steps: a task for any worker."""
+"""Jacobian columns by finite differences or complex steps of fixed size."""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from .compiled import Native
 from .function import Problem
 from .steps import Steps
 
-# What is said of f, and not by it.
+# Beginnings of error messages that f does not raise itself.
 _MESSAGES_ABOUT_F = "f changes its argument", "f returned"
 UNDEFINED = "if f is not defined there, pass bounds=, or a smaller step= or scale="
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
@@ -26,7 +26,7 @@ _MIN_RELATIVE_CHANGE = 1e-3
 
 
 def runs(columns: NDArray) -> Iterator[slice]:
-    """Say where in a list of columns each follows the one before."""
+    """Yield the slices of a list of columns in which they are consecutive."""
     ends = np.flatnonzero(np.diff(columns, append=-1) != 1) + 1
     for first, last in pairwise([0, *ends.tolist()]):
         yield slice(first, last)
@@ -35,7 +35,7 @@ def runs(columns: NDArray) -> Iterator[slice]:
 def note_coordinate(
     error: Exception, problem: Problem, coordinate: int, step: float | None = None
 ) -> None:
-    """Note on an error of f which coordinate was displaced, and by how much, if that is known."""
+    """Add a note to an error of f that names the perturbed element, and its step if known."""
     by = "" if step is None else f" by {step:.3g}"
     element = element_of(problem, int(coordinate) * problem.stride)
     description = f"with {element} perturbed{by} for its derivative"
@@ -46,13 +46,13 @@ def note_coordinate(
 
 
 def perturbation(problem: Problem, x: NDArray, origin: NDArray, coordinate: int) -> float | None:
-    """Return the step that the argument of a compiled f took, None if along the imaginary axis."""
+    """Return the step in the argument of a compiled f, or None for imaginary steps."""
     number = int(coordinate) * problem.stride
     return float(as_real_vector(x)[number] - origin[number]) or None
 
 
 def element_of(problem: Problem, number: int) -> str:
-    """Name the element of x that has a real number."""
+    """Name the element of x that holds the real number `number`."""
     element = int(number) // real_parts(problem.x.dtype)
     index = ", ".join(str(int(i)) for i in np.unravel_index(element, problem.x.shape))
     return f"x[{index}]" if index else "x"
@@ -62,7 +62,7 @@ class Evaluator:
     """
     Values of f at points that differ from x in one real number each.
 
-    In a with statement, whose end finds out whether f has changed the arguments of its batches.
+    A context manager, which raises at its end if f changed the arguments of its batches.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -84,17 +84,17 @@ class Evaluator:
             self._require_unchanged()
 
     def blocks(self, count: int) -> Iterator[slice]:
-        """Split a range of coordinates for calls that share a batch."""
+        """Split a range of coordinates into batches."""
         for start in range(0, count, self.block):
             yield slice(start, min(start + self.block, count))
 
     def coordinates(self, columns: NDArray) -> Iterator[tuple[slice, NDArray]]:
-        """Split coordinates alike: where each part is among them, and its real numbers of x."""
+        """Split coordinates into batches; yield each slice and its real numbers of x."""
         for block in self.blocks(len(columns)):
             yield block, self.problem.stride * columns[block]
 
     def __call__(self, numbers: NDArray, points: NDArray, out: NDArray | None = None) -> NDArray:
-        """Return a row of values for each point of the real number it replaces: new, or in out."""
+        """Return a row of values for each real number and the value that replaces it."""
         base = self.problem.base
         values = np.empty((len(numbers), base.size), base.dtype) if out is None else out
         if not self.problem.batched:
@@ -103,8 +103,8 @@ class Evaluator:
         (perturbed,) = (points != self._origin[numbers]).nonzero()
         most = self._max_rows
         if not self.problem.has_independent_rows and numbers[:1] in numbers[1:]:
-            # Where f mixes a batch of both sides of x, they might make up for each other, and leave
-            # x what it is alone: each half is of one side.
+            # If f mixes rows, perturbations to both sides may cancel in the row of x, which would
+            # hide it: a batch has perturbations to one side only.
             most = min(most, (len(perturbed) + 1) // 2)
         if 0 < len(perturbed) == len(numbers) <= most:
             self._batch(numbers, points, values)
@@ -117,7 +117,7 @@ class Evaluator:
         return values
 
     def both(self, numbers: NDArray, one: NDArray, other: NDArray) -> tuple[NDArray, NDArray]:
-        """Return rows for two points of each real number, from one batch if they fit in it."""
+        """Return rows for two values of each real number, from one batch if possible."""
         count = len(numbers)
         values = self(np.concatenate((numbers, numbers)), np.concatenate((one, other)))
         return values[:count], values[count:]
@@ -130,7 +130,7 @@ class Evaluator:
             if point == origin[number]:
                 values[k] = problem.base
                 continue
-            x = problem.x.copy()  # f may write into it, or keep it
+            x = problem.x.copy()  # f may write to it, or keep a reference
             as_real_vector(x)[number] = point
             try:
                 results[k] = problem.result(x)
@@ -142,7 +142,7 @@ class Evaluator:
 
     def _batch(self, numbers: NDArray, points: NDArray, values: NDArray) -> NDArray:
         problem, count = self.problem, len(numbers)
-        # The first batch has a row more, x itself: its values must not depend on the others.
+        # The first batch has one more row, x itself, whose values must not depend on the others.
         extra = 0 if problem.has_independent_rows else 1
         new = len(self._buffer) < count + extra
         if new:
@@ -167,7 +167,7 @@ class Evaluator:
         results = as_real_vector(np.asarray(y, dtype=problem.dtype, order="C")).reshape(
             count + extra, -1
         )
-        values[:] = results[:count]  # which may be x, or what f uses again
+        values[:] = results[:count]  # a copy: y may be x, or a buffer of f
         flat[rows, numbers] = self._origin[numbers]
         if new:
             self._require_unchanged()
@@ -188,7 +188,7 @@ class Evaluator:
     def _require_independent_rows(self, x: NDArray, every: NDArray) -> None:
         base, values = self.problem.base, every[-1]
         finite = np.isfinite(base)
-        # Beside a root f is rounded in other ways by matrix products of more rows.
+        # Near a root, matrix products with more rows round differently.
         size = np.abs(every[np.isfinite(every)]).max(initial=0)
         far = not np.all(np.abs(values - base)[finite] <= 1e-3 * size)
         if far or self._depends_on_other_rows(x, every):
@@ -201,13 +201,13 @@ class Evaluator:
 
     def _depends_on_other_rows(self, x: NDArray, every: NDArray) -> bool:
         """
-        Tell whether f(x) in a batch changes with the rows beside it, as far as small steps show.
+        Return True if f(x) in a batch changes with the other rows by more than rounding.
 
-        f is asked once more only if f(x) is not what it is alone: of a batch of nothing but x,
-        whose rounding is that of the batch before, and twice, since noise tells nothing.
+        If f(x) differs from its value alone, f is called twice more, with batches in which all rows
+        are x: their rounding is that of the first batch, and a difference between them is noise.
         """
         problem, values = self.problem, every[-1]
-        # A complex step displaces imaginary parts, and leaves real ones as they are rounded.
+        # A complex step perturbs imaginary parts; real parts differ by rounding only.
         part = slice(1, None, 2) if problem.imaginary else slice(None)
         with np.errstate(all="ignore"):
             base = problem.base[part]
@@ -223,13 +223,13 @@ class Evaluator:
 
 
 _CACHE_LINE_BYTES = 64  # bytes of a cache line, to which arrays are aligned
-_LARGE_BYTES = 1 << 20  # bytes that take far longer to fill than to align
+_LARGE_BYTES = 1 << 20  # bytes of results that take much longer to fill than to align
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-    """Return new memory for an array that begins at a cache line.
+    """Return a new array that begins at a cache line.
 
-    Vectors that cross lines cost a loop that stays in cache a tenth of its speed.
+    Vectors across cache lines slow a loop within the cache by a tenth.
     """
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + _CACHE_LINE_BYTES, np.uint8)
@@ -238,7 +238,7 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
 
 
 def lost_step(problem: Problem, coordinate: int, at: NDArray | None = None) -> ValueError:
-    """Return the error that refuses a step, at another point than that of the problem maybe."""
+    """Return the error of a step that is lost to rounding; `at` replaces the point x."""
     x = as_real_vector(problem.x if at is None else at)[problem.stride * coordinate]
     return ValueError(
         f"the step of element {coordinate} is lost in rounding at x = {x}: pass a larger step"
@@ -246,14 +246,14 @@ def lost_step(problem: Problem, coordinate: int, at: NDArray | None = None) -> V
 
 
 def require_steps(problem: Problem, start: int, status: NDArray) -> None:
-    """Refuse steps that vanish beside x."""
-    lost = status.tobytes().find(LOST)  # a byte each
+    """Raise if a step is lost in the rounding of x."""
+    lost = status.tobytes().find(LOST)  # statuses are bytes
     if lost >= 0:
         raise lost_step(problem, start + lost)
 
 
 class ColumnScratch:
-    """The kernel for some columns, and its arguments that do not change with the point."""
+    """The kernel for some columns, with those of its arguments that do not depend on the point."""
 
     def __init__(self, problem: Problem, native: Native, steps: Steps, count: int) -> None:
         self.count = count
@@ -275,11 +275,10 @@ class ColumnScratch:
 @dataclass
 class Columns:
     """
-    Rows of the transposed Jacobian, in real numbers, and what became of each.
+    Rows of the transposed Jacobian, in real numbers, and a status for each.
 
-    `spare` keeps scratch from one call to the next: for small problems, making it takes as long.
-    So does a problem for each point: `at` may be another one than that of the problem, if f is
-    compiled.
+    `spare` caches scratch between calls, since its allocation is a large part of a small problem.
+    For the same reason `at`, for a compiled f, replaces the point of the problem.
     """
 
     problem: Problem
@@ -288,7 +287,7 @@ class Columns:
     at: NDArray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "spare": None}  # its kernels are of one process
+        return {**self.__dict__, "spare": None}  # kernels are not picklable
 
     @property
     def calls(self) -> float:
@@ -301,7 +300,7 @@ class Columns:
         return make(shape, dtype), np.empty(count, np.int8)
 
     def __call__(self, start: int, outs: Buffers) -> None:
-        """Fill `outs` with what belongs to coordinates from `start`."""
+        """Fill `outs` with the results of coordinates from `start`."""
         native = self.problem.native
         if native is not None:
             self._compiled(native, start, outs)
@@ -339,7 +338,7 @@ class Columns:
             self.spare.append(scratch)
 
     def _scratch(self, native: Native, count: int) -> ColumnScratch:
-        try:  # another thread may take the last one between a look and a pop
+        try:  # another thread may take the last one first
             scratch = self.spare.pop() if self.spare else None
         except IndexError:
             scratch = None

@@ -1,4 +1,4 @@
-"""Derivatives by fixed steps that know their error: what longer steps say otherwise."""
+"""Fixed-step derivatives with error estimates from repetitions with longer steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ from .fixed_step import Columns, Evaluator, require_steps, runs
 from .function import Problem
 from .steps import Steps
 
-SLOPE_CALLS = 2  # of f, for the slopes of a column
+SLOPE_CALLS = 2  # of f for the two slopes of a column
 # Differences between x and a point to one side.
 RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
 
 
 @dataclass(frozen=True)
 class _OneSidedSteps(Steps):
-    """Steps to one side, `factor` times as far as the lengths say."""
+    """One-sided steps with a given stencil."""
 
     stencil: NDArray
 
@@ -36,7 +36,7 @@ class _OneSidedSteps(Steps):
 
 @dataclass(frozen=True)
 class Slopes:
-    """The slopes to the right and to the left, or across x where bounds leave no room for both."""
+    """Slopes to the right and left of x, or central ones if there are bounds."""
 
     differences: tuple[Columns, ...]
     calls = float(SLOPE_CALLS)
@@ -50,7 +50,7 @@ class Slopes:
         return np.empty(shape, dtype), np.empty(shape, dtype), np.empty(count, np.int8)
 
     def __call__(self, start: int, outs: Buffers) -> None:
-        """Store the slopes of columns from `start`, a row each, and what became of each."""
+        """Fill `outs` with right and left slopes and the status of columns from `start`."""
         right, left, status = outs
         if len(self.differences) == 1:
             self.differences[0](start, (right, status))
@@ -62,7 +62,7 @@ class Slopes:
                 work(start, (out, status))
 
     def at(self, columns: NDArray, outs: Buffers) -> None:
-        """Store the same of some columns."""
+        """Fill `outs` with the slopes of the columns `columns`."""
         if self.problem.batched and len(self.differences) > 1:
             self._in_batches(columns, outs)
             return
@@ -70,7 +70,7 @@ class Slopes:
             self(int(columns[part.start]), tuple(out[part] for out in outs))
 
     def _in_batches(self, columns: NDArray, outs: Buffers) -> None:
-        """Store both slopes, of which a library takes the values at once."""
+        """Fill both slopes of columns from one batch of evaluations."""
         problem, (*slopes, status) = self.problem, outs
         first, last = int(columns[0]), int(columns[-1]) + 1
         tables = []
@@ -90,7 +90,7 @@ class Slopes:
 
 
 def slopes_of(problem: Problem, steps: Steps) -> Slopes:
-    """Return the work of taking slopes by some steps."""
+    """Return the work that computes one-sided slopes."""
     if steps.lows.size:
         return Slopes((Columns(problem, steps),))
     fields = {name: getattr(steps, name) for name in Steps.__dataclass_fields__}
@@ -101,7 +101,7 @@ def slopes_of(problem: Problem, steps: Steps) -> Slopes:
     return Slopes((right, left))
 
 
-# Lengths without a common measure are rounded each in its own way.
+# Multiples of the step: incommensurable, so that their rounding errors are independent.
 _STEP_MULTIPLES = (1.0, 3.0**0.5, 3.0)
 _ERROR_PER_SPREAD = 30.0  # times what three samples differ by: by chance they are alike
 _ROUNDING_EPS = 4.0  # times eps of f, or of a complex step's value: what computing it may lose
@@ -115,11 +115,11 @@ _CONTRADICTION_ERRORS = (
 @dataclass(frozen=True)
 class RepeatedSteps:
     """
-    Rows of the transposed Jacobian, their errors, and states as a ladder's, by fixed steps.
+    Rows of the transposed Jacobian by fixed steps, their errors, and states.
 
-    Each difference is taken with longer steps, too: what the results differ by tells of the error
-    that grows with the step, and of the noise of f. A far shorter one tells if f varies within a
-    step, where all of them are alike and wrong.
+    Differences are repeated with longer steps: their spread estimates the truncation error and the
+    noise of f. A much shorter step shows whether f varies within a step, where the others agree on
+    a wrong value.
     """
 
     problem: Problem
@@ -130,7 +130,7 @@ class RepeatedSteps:
         return [self._times(k) for k in _STEP_MULTIPLES]
 
     def _times(self, k: float) -> Columns:
-        """Return the work of steps that are so many times as long."""
+        """Return the work with steps multiplied by k."""
         steps = self.steps
         if self.problem.imaginary:  # whose lengths are the steps
             return Columns(self.problem, replace(steps, lengths=k * steps.lengths))
@@ -138,7 +138,7 @@ class RepeatedSteps:
 
     @property
     def calls(self) -> float:
-        """How often f is called for a row."""
+        """The number of calls of f for a row."""
         once = self._each[0].calls
         return once * (len(_STEP_MULTIPLES) if self.problem.imaginary else len(_STEP_MULTIPLES) + 1)
 
@@ -148,7 +148,7 @@ class RepeatedSteps:
         return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
 
     def __call__(self, start: int, outs: Buffers) -> None:
-        """Fill `outs` with what belongs to coordinates from `start`."""
+        """Fill `outs` with the results of coordinates from `start`."""
         values, errors, states = outs
         results = [_rows_of(work, start, len(states)) for work in self._each]
         values[:], errors[:] = self._with_errors([rows for rows, *_ in results])
@@ -163,7 +163,7 @@ class RepeatedSteps:
         states["calls"] = self.calls * (first.status == FIXED)
 
     def at(self, columns: NDArray, outs: Buffers) -> None:
-        """Fill `outs` with what belongs to some coordinates."""
+        """Fill `outs` with the results of the coordinates `columns`."""
         for part in runs(columns):
             self(int(columns[part.start]), tuple(out[part] for out in outs))
 
@@ -183,11 +183,11 @@ class RepeatedSteps:
             )
 
     def _is_aliased(self, start: int, values: NDArray) -> NDArray:
-        """Tell which values are nothing beside a difference by a far shorter step."""
+        """Return where a much shorter step contradicts the values: f varies within a step."""
         work = self._times(self.steps.eps**_SHORT_STEP_POWER)
         x, stride = self.problem.x, self.problem.stride
         _, status = work.steps.tables(x, stride, start, start + len(values))
-        if (status == LOST).any():  # beside x, as shorter steps than the caller's may be
+        if (status == LOST).any():  # the shorter steps are lost to rounding
             return np.zeros(values.shape, bool)
         near = _rows_of(work, start, len(values))
         with np.errstate(invalid="ignore"):
@@ -195,7 +195,7 @@ class RepeatedSteps:
             return np.asarray(np.abs(near.rows - values) > _CONTRADICTION_ERRORS * least)
 
     def _rounding(self, taken: "_FixedStepRows") -> NDArray:
-        """Return what rounding of f leaves in differences."""
+        """Return the rounding error of differences of f."""
         pairs = np.abs(self.problem.base).reshape(-1, self.problem.parts)
         sizes = np.repeat(pairs.max(axis=1), self.problem.parts)
         return np.asarray(_ROUNDING_EPS * self.steps.eps * taken.gains[:, None] * sizes)
@@ -206,14 +206,14 @@ class ComplexSteps:
     """
     Complex steps of f, compared with differences along the real axis.
 
-    A function that is not analytic, as of `abs` or `conj`, has another derivative along the
-    imaginary axis, or none: there the difference counts. So it does for imaginary parts of results,
-    which complex steps do not differentiate.
+    A function that is not analytic, such as one with `abs` or `conj`, has a different derivative
+    along the imaginary axis, or none: then the difference is used. It is also used for imaginary
+    parts of results, which complex steps do not differentiate.
     """
 
     imaginary: RepeatedSteps
     real: ExtrapolatedColumns
-    coarse: Steps  # of central differences, which most directions need
+    coarse: Steps  # of the central differences that confirm most directions
 
     @property
     def problem(self) -> Problem:
@@ -221,7 +221,7 @@ class ComplexSteps:
 
     @property
     def calls(self) -> float:
-        """How often f is called for a row."""
+        """The number of calls of f for a row."""
         return self.imaginary.calls + self.real.calls
 
     def results(self, count: int) -> Buffers:
@@ -229,11 +229,11 @@ class ComplexSteps:
         return self.real.results(count)
 
     def __call__(self, start: int, outs: Buffers) -> None:
-        """Fill `outs` with what belongs to coordinates from `start`."""
+        """Fill `outs` with the results of coordinates from `start`."""
         self.at(np.arange(start, start + len(outs[0])), outs)
 
     def at(self, columns: NDArray, outs: Buffers) -> None:
-        """Fill `outs` with what belongs to some coordinates."""
+        """Fill `outs` with the results of the coordinates `columns`."""
         values, errors, states = outs
         self.real.at(columns, outs)
         exact = self.imaginary.results(len(columns))
@@ -266,7 +266,7 @@ class ComplexSteps:
 
     @property
     def _parts(self) -> int:
-        """How many real numbers a result is, of which the first is differentiated."""
+        """The number of real numbers in a result; complex steps differentiate the first."""
         return 2 * self.real.problem.base.size // self.problem.base.size
 
 
@@ -280,7 +280,7 @@ def _replace(values: NDArray, errors: NDArray, exact: NDArray, exact_errors: NDA
 
 
 class _FixedStepRows(NamedTuple):
-    """Differences, a row each, how far they reach, and what they multiply rounding of f by."""
+    """Rows of differences, their steps, and the factors by which they amplify rounding of f."""
 
     rows: NDArray
     status: NDArray
