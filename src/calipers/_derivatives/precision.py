@@ -1,7 +1,7 @@
-"""The format that f computes in, where its values tell: float32 inside a function of doubles.
+"""Detect the floating-point format in which f computes, such as float32 in a float64 function.
 
-Formats of fewer bits tell themselves by what f does not tell apart: all the numbers that are
-rounded to one of theirs. Results in few bits may as well be exact, as steps and counts are.
+Formats of fewer bits are detected at inputs that they round to one number, where f is constant:
+results in few bits may also be exact, as counts are.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,23 +22,25 @@ _RELATIVE_SHIFT = 2.0**-6
 # Results below this share of max(1, |x|) may be differences of numbers in few bits.
 _CANCELLATION_LEFTOVER = 2.0**-20
 _NARROW = np.float16, np.float32
-# The numbers of each are among those of the one before it, but for how far they reach.
+# Each format has a subset of the numbers of the one before it, except for the range.
 NARROW_FORMATS = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
 SPACINGS = {name: 0.5 ** FORMATS[name].fraction for name in ("float32", *NARROW_FORMATS)}  # at 1
 _FEWEST = min(1 << FORMATS[name].fraction for name in NARROW_FORMATS)
 _LEAST = max(2.0 ** FORMATS[name].lowest for name in NARROW_FORMATS)
-_MIDPOINT_OFFSET = 2.0**-11  # of a spacing: how far from the middle of two numbers f is asked
+_MIDPOINT_OFFSET = (
+    2.0**-11
+)  # distance of evaluation points from the midpoint of two numbers, in spacings
 # Multiples of x at which inputs of a low-precision format have the same relative spacing.
 _CHECKED_SCALES = 2.0**-3, 2.0**3
-_CHANCE_ZERO_BITS = 10  # bits that may be 0 by chance
-# Times x, where few results are asked for more: those of one size tell little.
+_CHANCE_ZERO_BITS = 10  # trailing zero bits that may occur by chance
+# Multiples of x for further results, since results of one magnitude show little.
 _X_MULTIPLES = *0.75 ** np.arange(1, 9), *1.5 ** np.arange(1, 7)
-_UNCHANGED_EPS = 64.0  # of results that stay as they are, as those of a constant do
-_FARTHER_FACTOR = 4  # times as far, where few results stay as they are
+_UNCHANGED_EPS = 64.0  # times eps: changes of results that count as unchanged
+_FARTHER_FACTOR = 4  # multiple of the distance of nearby points, where few results change
 
 
 def in_its_format(problem: Problem, steps: Steps) -> Steps:
-    """Return steps that know which format f computes in, as far as its results look like one."""
+    """Return steps for the format that the results of f suggest."""
     steps, values = _format_of_results(problem, steps)
     if not values.size:
         return steps
@@ -48,18 +50,17 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
 
 def in_the_format_of_x(problem: Problem, steps: Steps, unsure: bool = True) -> Steps:
     """
-    Return steps that know which format of few bits f rounds x to, if it does.
+    Return steps for the low-precision format that f rounds x to, if it does.
 
-    Whatever comes after that, f is the same up to the middle of two such numbers, and another one
-    beyond it; and so it is where x is smaller. It is asked if what others found leaves one
-    `unsure`; the steps' `calls` are those that this took.
+    Such an f is constant up to the midpoint of two numbers of the format, and changes beyond it; so
+    it does at multiples of x. f is evaluated only if `unsure`; `calls` of the steps counts that.
     """
     steps = replace(steps, calls=0)
     return _format_of_rounded_x(problem, steps)[0] if unsure and not steps.narrow else steps
 
 
 def _format_of_rounded_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArray]]:
-    """Return steps that know, and the values that f was asked for."""
+    """Return steps for the format that f rounds x to, and the values of f used for it."""
     every: list[NDArray] = []
 
     def at(numbers: NDArray) -> NDArray | None:
@@ -70,12 +71,12 @@ def _format_of_rounded_x(problem: Problem, steps: Steps) -> tuple[Steps, list[ND
             every.append(values)
         return values
 
-    left = np.abs(problem.base).max(initial=0.0) < _least(problem)  # which is alike by chance
-    if left or steps.is_explicit:  # and how far to go
+    left = np.abs(problem.base).max(initial=0.0) < _least(problem)  # results near 0 agree by chance
+    if left or steps.is_explicit:  # or the caller chose the step
         return steps, every
     x = as_real_vector(problem.x).astype(float)
     sizes = np.where(x == 0, 1.0, np.abs(x))
-    raised = np.maximum(1.0, sizes)  # beside which a small number may be lost
+    raised = np.maximum(1.0, sizes)  # next to which a small number may be lost
     for size in (sizes, raised) if np.any(raised > sizes) else (sizes,):
         name = _rounds_to(at, x, size, NARROW_FORMATS)
         if name and any(_rounds_to(at, x, other * size, (name,)) for other in _CHECKED_SCALES):
@@ -86,11 +87,11 @@ def _format_of_rounded_x(problem: Problem, steps: Steps) -> tuple[Steps, list[ND
 def _rounds_to(
     at: Callable[[NDArray], NDArray | None], x: NDArray, sizes: NDArray, names: Sequence[str]
 ) -> str:
-    """Return the first of some formats that f rounds numbers of some sizes to."""
+    """Return the first of some formats that f rounds numbers of some magnitudes to, or ""."""
     finite = np.isfinite(x)
     units = np.exp2(np.frexp(np.where(finite, np.maximum(sizes, _LEAST), 1.0))[1] - 1.0)
     signs, random = np.where(x < 0, -1.0, 1.0), np.random.default_rng(0)
-    # In all of the formats; not the same one for all, whose changes may cancel.
+    # Exact in all of the formats, and different, so that changes do not cancel.
     numbers = units + units / _FEWEST * random.integers(0, _FEWEST, x.size)
 
     def values_at(shift: float) -> NDArray | None:
@@ -103,8 +104,8 @@ def rounding_format(values_at: Callable[[float], NDArray | None], names: Sequenc
     """
     Return the first of some formats that a function rounds its argument to, or "".
 
-    Its argument are numbers of all of them. It is asked with each moved by a share of its power of
-    two: the results are the same up to the middle of two numbers of the format, and others beyond.
+    Its argument is exact in all of them. Elements are shifted by shares of their power of two: the
+    results are constant up to the midpoint of two numbers of the format, and change beyond it.
     """
     there = values_at(0.0)
     for name in names:
@@ -118,7 +119,7 @@ def rounding_format(values_at: Callable[[float], NDArray | None], names: Sequenc
 
 
 def _differ(one: NDArray, other: NDArray) -> bool:
-    """Tell whether results are others, by more than they are rounded by themselves."""
+    """Return True if results differ by more than rounding."""
     with np.errstate(invalid="ignore"):
         near = np.abs(one - other) <= _UNCHANGED_EPS * np.finfo(one.dtype).eps * np.abs(one)
     return not np.all(near | (one == other) | (np.isnan(one) & np.isnan(other)))
@@ -126,19 +127,18 @@ def _differ(one: NDArray, other: NDArray) -> bool:
 
 def _format_of_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:
     """
-    Return steps that know which format f's results are of, and these if they may be of one.
+    Return steps for the format of f's results, and the results if they may be in such a format.
 
-    Of doubles one in 2**29 is a number of float32, so that even one result is no chance. But what f
-    only copies are numbers of x, and those in few bits may be exact, or what is left of others:
-    where all are such, f is asked once more, at numbers that float32 does not hold; and farther
-    away if that tells nothing. Those of float32 tell by their last bits alone.
+    One float64 number in 2**29 is a float32 number, so that even one result is significant. But
+    results may be copies of x, exact, or left over by cancellation: if all may be, f is evaluated
+    at nearby points that are not float32 numbers, and then farther away.
     """
     base, nothing = problem.base, np.empty(0)
     held = _MAY_BE_LOWER_PRECISION.get(problem.x.real.dtype.char + base.dtype.char)
     if held is None or not (base.size and problem.x.size and held(base)):
         return steps, nothing
     every = base
-    # What is left of natural numbers is a multiple of their spacing, and small where few bits are.
+    # Differences of numbers in few bits are multiples of their spacing, and small.
     least = 0.0
     for far in _shifts(problem, steps):
         steps = replace(steps, calls=steps.calls + 1)
@@ -163,11 +163,10 @@ def _least(problem: Problem) -> float:
 
 def _format_of_last_bits(problem: Problem, steps: Steps, results: list[NDArray]) -> Steps:
     """
-    Return steps that know which format of few bits all results are of, if that shows.
+    Return steps for the low-precision format of all results, if their last bits show one.
 
-    `results` are those at x and beside it first, and others. Of numbers with a fixed spacing, such
-    as integers, only the largest have as many bits. Those of a table are mostly the same beside x,
-    and somewhat farther away.
+    `results` starts with those at x and nearby. Of numbers with a fixed spacing, such as integers,
+    only the largest use all bits. Values of a table are mostly equal near x.
     """
     values, base = np.concatenate(results), problem.base
 
@@ -206,32 +205,32 @@ def _in_format(steps: Steps, name: str) -> Steps:
 
 
 def _shifts(problem: Problem, steps: Steps) -> list[NDArray]:
-    """Return how far the numbers of x are moved, one time after the other."""
+    """Return distances of nearby points from x, one array for each try."""
     numbers = as_real_vector(problem.x)
-    if steps.lengths.size:  # as far as the caller, or the kind of x, lets it
+    if steps.lengths.size:  # limited by the caller's step, or by the kind of x
         near = np.repeat(steps.lengths, problem.stride if steps.lengths.size > 1 else 1)
         return [_RELATIVE_SHIFT * near]
     signs, sizes = np.where(numbers < 0, -1.0, 1.0), np.abs(numbers)
     near = _RELATIVE_SHIFT * signs * np.where(sizes == 0, 1.0, sizes)
-    # A small number may be lost beside 1, and f saturated by a large one.
+    # A small number may be lost next to 1, and a large one may saturate f.
     return [near, np.where(sizes < 1, _RELATIVE_SHIFT * signs, -0.5 * numbers)]
 
 
 def _nearby_points(problem: Problem, far: NDArray) -> NDArray:
-    """Return other real numbers than those of x, about so far from them."""
+    """Return random real numbers at about the distances `far` from those of x."""
     shares = np.random.default_rng(0).uniform(0.5, 1.0, far.size)
     with np.errstate(all="ignore"):
         return np.asarray(as_real_vector(problem.x) + shares * far)
 
 
 def _values_at(problem: Problem, steps: Steps, numbers: NDArray) -> NDArray | None:
-    """Return what f gives for other real numbers than those of x, if it takes them."""
+    """Return f at the real numbers `numbers`, clipped to the bounds, or None if f raises."""
     if steps.lows.size:
         numbers = np.clip(numbers, steps.lows, steps.highs)
     with np.errstate(all="ignore"):
         try:
             return problem.at(numbers)
-        except Exception:  # the differences will tell what f refuses
+        except Exception:  # the differences will raise the same error
             return None
 
 
@@ -242,23 +241,23 @@ def _are_numbers_of(kind: Any, values: NDArray) -> bool:
 
 
 def _are_evident(values: NDArray) -> bool:
-    """Tell whether one of them has more bits than numbers that are exact mostly have."""
-    with np.errstate(over="ignore", invalid="ignore"):  # where a split is too large
+    """Return True if a value has more bits than most exact numbers."""
+    with np.errstate(over="ignore", invalid="ignore"):  # of the splitting of large values
         few = in_few_bits(values[np.isfinite(values)].astype(float))
     return not few.all()
 
 
 def _are_in_bits_of(name: str, values: NDArray) -> bool:
-    """Tell whether no value has more bits than numbers of a format."""
+    """Return True if all values fit the bits of a format."""
     whole, _ = _as_integers(name, values)
     return bool(np.all(whole == np.floor(whole)))
 
 
 def _end_in_zeros(name: str, values: NDArray) -> bool:
     """
-    Tell whether values in the bits of a format end in zeros where they are large.
+    Return True if large values end in zeros in the bits of a format.
 
-    Those with a fixed spacing have as many bits as they are large, and zeros at the end by chance.
+    The bits of numbers with a fixed spacing increase with size, and end in zeros only by chance.
     """
     whole, exponents = _as_integers(name, np.unique(np.abs(values[values != 0])))
     if not whole.size:
@@ -275,8 +274,8 @@ def _as_integers(name: str, values: NDArray) -> tuple[NDArray, NDArray]:
     return fractions * 2.0 ** (1 + FORMATS[name].fraction), exponents
 
 
-# What tells whether results may be of a narrower format, by the formats of x and of them.
+# Tests of whether results may be in a lower precision, by the dtypes of x and of results.
 _MAY_BE_LOWER_PRECISION = {
     "dd": partial(_are_numbers_of, np.float32),
-    "ff": partial(_are_in_bits_of, "float16"),  # those of the others are in fewer
+    "ff": partial(_are_in_bits_of, "float16"),  # the other formats have fewer bits
 }

@@ -31,12 +31,12 @@ from .steps import Steps, modes_of, plan_steps
 STATUS = np.array(NAMES_OF_STATUS)
 
 
-_MIN_FIRST_STEP_ULPS = 8.0  # of x, that a first step takes for a quarter of it to be exact
+_MIN_FIRST_STEP_ULPS = 8.0  # least first step, in ulps of x, for which a quarter of it is exact
 
 
 @dataclass(frozen=True)
 class RowResults:
-    """A dense derivative by rows of its transpose, and what is known of each."""
+    """A dense derivative by rows of its transpose, with error, status and step of each."""
 
     rows: NDArray
     errors: NDArray | None
@@ -47,14 +47,14 @@ class RowResults:
 
 
 def runs_on_device(f: Any, x: Any, target: str | None) -> bool:
-    """Tell whether f is evaluated on a device: as asked, or because x is there, or f is for it."""
+    """Return True if f is evaluated on a device: by `target`, or since x or f is on one."""
     if target is not None:
         return target == "cuda"
     return on_device(x=x) or is_device_function(f)
 
 
 def as_host_array(x: Any, name: str = "x") -> NDArray:
-    """Return an array as one on the host, wherever it is."""
+    """Return an array of any library or device as a NumPy array."""
     if on_device(x=x):
         copy: NDArray = device_module("arrays").operand(x, name).to_host()
         return copy
@@ -62,7 +62,7 @@ def as_host_array(x: Any, name: str = "x") -> NDArray:
 
 
 def as_point(x: Any) -> tuple[NDArray, bool]:
-    """Return x as a new floating array in C order, and whether it is a number."""
+    """Return x as a new floating array in C order, and whether it is a scalar."""
     array = as_dense_array(x, "x")
     if array.dtype.kind in "biu":
         array = array.astype(float)
@@ -84,7 +84,7 @@ def prepare(
     options: Options,
     dense: bool = False,
 ) -> Problem:
-    """Return the problem of differentiating f with respect to its argument `options.argnums`."""
+    """Return f as a function of its argument `options.argnums`, evaluated at x."""
     args, position = options.args, options.argnums
     require_callable(f=f)
     if not is_integer(position) or not 0 <= position <= len(args):
@@ -104,7 +104,7 @@ def prepare(
     mode = modes_of(point, options.method, options.holomorphic)
     if mode == IMAGINARY:
         point = point.astype(np.result_type(point.dtype, np.complex64))
-    if dense and options.out_like is not None:  # else f has to be asked for its size
+    if dense and options.out_like is not None:  # else only f(x) shows the size
         size = empty_like(options.out_like).size
         require_memory(size, point.size, point.itemsize, options.memory_limit)
     problem = Problem(
@@ -125,7 +125,7 @@ def prepare(
 
 
 def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
-    """Refuse formats of which no ladder is made."""
+    """Raise if the adaptive method does not support a dtype."""
     if options.adaptive and dtype.char in "egG":
         msg = (
             f"method='adaptive' needs {name} in float32 or float64, got {dtype}: convert "
@@ -135,7 +135,7 @@ def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
 
 
 def steps_of(problem: Problem, options: Options) -> Steps:
-    """Plan steps as the caller wants them; a ladder's by the format that f computes in."""
+    """Return the steps of the options; adaptive ones for the format in which f computes."""
     chosen = options.method, options.step, options.scale, options.bounds
     steps = plan_steps(problem.x, problem.mode, problem.dtype, *chosen)
     if not options.adaptive:
@@ -145,7 +145,7 @@ def steps_of(problem: Problem, options: Options) -> Steps:
 
 
 def require_representable_steps(problem: Problem, steps: Steps, options: Options) -> None:
-    """Refuse ladders of the caller that rounding of x leaves no rungs."""
+    """Raise if the caller's first step is too short for extrapolation in the format of x."""
     if options.step is None and options.scale is None:
         return
     x = as_real_vector(problem.x)[:: problem.stride]
@@ -157,7 +157,7 @@ def require_representable_steps(problem: Problem, steps: Steps, options: Options
 
 
 def free_memory() -> float:
-    """Return the bytes of memory that the machine has left, or infinity if it does not say."""
+    """Return the free memory of the machine in bytes, or inf if it is unknown."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             sizes = dict(line.split(":") for line in file)
@@ -171,7 +171,7 @@ def free_memory() -> float:
 
 
 def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) -> None:
-    """Refuse a dense result that does not fit."""
+    """Raise a MemoryError if a dense result exceeds the limit."""
     needed = rows * columns * itemsize
     if needed <= (1 << 20):
         return
@@ -187,7 +187,7 @@ def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) 
 
 
 def require_dense_memory(problem: Problem, options: Options, errors: bool = False) -> None:
-    """Refuse a dense Jacobian, and its errors, if that does not fit."""
+    """Raise a MemoryError if a dense Jacobian, with its errors, exceeds the limit."""
     itemsize = 16 if errors else problem.base.itemsize  # values and errors in binary64
     require_memory(problem.base.size, problem.coordinates, itemsize, options.memory_limit)
 
@@ -200,7 +200,7 @@ def rows_of(
     start: int = 0,
     report: Any = False,
 ) -> NDArray:
-    """Return rows of the transposed Jacobian, in real numbers, and nothing about them."""
+    """Return rows of the transposed Jacobian, in real numbers, without errors and status."""
     work = (
         ExtrapolatedValues(ExtrapolatedColumns(problem, steps))
         if options.adaptive
@@ -221,7 +221,7 @@ def differentiate_dense(problem: Problem, steps: Steps, options: Options) -> Row
             ExtrapolatedColumns(problem, steps), count, **settings, checkpoint=checkpoint
         )
         nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
-        # A staircase has noise or kinks, or stands still everywhere.
+        # A piecewise constant f shows as noise or kinks, or as zeros everywhere.
         met = states["status"]
         unsure = not values.any() or ((met == NOISY) | (met == NONSMOOTH)).any()
         planned = in_the_format_of_x(problem, steps, bool(values.size and unsure))
@@ -238,7 +238,7 @@ def differentiate_dense(problem: Problem, steps: Steps, options: Options) -> Row
 
 
 def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
-    """Return the steps that were taken, and how often f was called."""
+    """Return the steps, and the number of calls of f."""
     if problem.imaginary:
         lengths = np.broadcast_to(steps.lengths, (count,))
         return lengths, 1 + problem.batched + int(np.count_nonzero(lengths))
@@ -264,7 +264,7 @@ def shaped(problem: Problem, rows: NDArray) -> Any:
 
 
 def shaped_errors(problem: Problem, errors: NDArray) -> Any:
-    """Return errors of real numbers as those of what `arranged` returns."""
+    """Return errors of real numbers as errors of the result of `shaped`."""
     if problem.dtype.kind == "c":
         errors = np.hypot(errors[:, 0::2], errors[:, 1::2])
     if problem.mode == WIRTINGER:
@@ -282,7 +282,7 @@ def _reshaped(problem: Problem, rows: NDArray) -> NDArray:
 
 
 def like_input(x: Any, value: Any) -> Any:
-    """Return a derivative where x is, and one that is dense as an array of its library."""
+    """Return a derivative on the device of x; if dense, as an array of x's library."""
     if on_device(x=x):
         return device_module("derivatives").at_home(value, x)
     library = library_of(x)

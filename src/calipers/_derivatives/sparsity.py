@@ -1,4 +1,4 @@
-"""Which entries of a Jacobian may be other than zero: as given, or found; and whether f agrees."""
+"""Sparsity patterns of Jacobians: detection, and verification against f."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from .options import Options
 from .solve import steps_of
 from .steps import METHODS, Steps
 
-_DETECTION_POINTS = 3  # points at which a pattern is looked for
+_DETECTION_POINTS = 3  # points at which a pattern is detected
 _BLOCK_BYTES = 1 << 24  # bytes of rows of the Jacobian that are in memory at a time
 _ROUNDING_EPS = 64.0  # times eps of f
 _REPETITION_FACTOR = 16.0  # times that f differs from itself
@@ -28,7 +28,7 @@ _MAX_POSSIBLE_ROWS = 4  # of those which may do so, or be noisy
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which entries may be other than zero, by columns, and what is evaluated together."""
+    """The pattern of nonzeros in CSC form, with its coloring."""
 
     indptr: NDArray
     indices: NDArray
@@ -36,7 +36,7 @@ class Pattern:
     coloring: Coloring
 
     def split(self, levels: NDArray) -> "Pattern":
-        """Return the same with a color for each level of columns that have one color here."""
+        """Return the same pattern with each color split by the levels of its columns."""
         pairs = np.stack((self.coloring.colors.astype(np.intp), levels))
         unique, colors = np.unique(pairs, axis=1, return_inverse=True)
         count = unique.shape[1]
@@ -44,7 +44,7 @@ class Pattern:
         return replace(self, coloring=coloring)
 
     def sources(self) -> tuple[NDArray, NDArray, NDArray]:
-        """Return where each entry is read: row, color, and column that was displaced."""
+        """Return the row, the color and the perturbed column by which each entry is computed."""
         columns = np.repeat(np.arange(self.shape[1]), np.diff(self.indptr))
         rows = self.indices
         if isinstance(self.coloring, StarColoring):
@@ -60,7 +60,7 @@ class Pattern:
         accumulate: bool,
         below: NDArray | None,
     ) -> None:
-        """Store the entries, or add to them, from differences by color; see `decompress`."""
+        """Compute the entries, or add to them, from differences by color; see `decompress`."""
         entries, outs = (self.indptr, self.indices), (differences, weight, data)
         if isinstance(self.coloring, StarColoring):
             if below is not None:
@@ -72,23 +72,23 @@ class Pattern:
 
 
 class EntriesByColor:
-    """The entries of a matrix by color."""
+    """Indices of the entries of a matrix by color."""
 
     def __init__(self, color: NDArray, count: int) -> None:
         self._order = np.argsort(color, kind="stable")
         self._starts = np.searchsorted(color[self._order], np.arange(count + 1))
 
     def indices(self, first: int, count: int) -> NDArray:
-        """Return the places of those that are found from some colors."""
+        """Return the indices of the entries of `count` colors from `first`."""
         return self._order[self._starts[first] : self._starts[first + count]]
 
 
 class UnexpectedRows:
     """
-    Rows that change with a color, and have an entry in none of its columns.
+    Rows that respond to a color although the pattern has no entry for it.
 
-    A row that depends on none of them is the same to the last bit: what is not shows an entry that
-    is left out, however small that is beside others of the row.
+    A row that does not depend on the columns of a color is bitwise unchanged: any change shows an
+    entry that is missing from the pattern, however small.
     """
 
     def __init__(self, pattern: Pattern, base: NDArray, eps: float) -> None:
@@ -103,7 +103,7 @@ class UnexpectedRows:
         return EntriesByColor(self._color, self._count)
 
     def observe(self, first: int, changes: NDArray, least: NDArray | None = None) -> None:
-        """Look at changes by colors from `first`; beyond `least`, or rounding, they tell."""
+        """Record rows whose changes by colors from `first` exceed `least`, or rounding."""
         whole = len(changes) == self._count
         entries = slice(None) if whole else self._entries.indices(first, len(changes))
         outside = changes != 0
@@ -116,9 +116,9 @@ class UnexpectedRows:
 
 def detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray, NDArray, int]:
     """
-    Return the pattern of what changes when a coordinate does, at x and at points near it.
+    Return the pattern of the nonzero differences at x and at points near it.
 
-    And how often f was called for it.
+    The number of calls of f comes with it.
     """
     random = np.random.default_rng(0)
     m, n = problem.base.size, problem.coordinates
@@ -148,7 +148,7 @@ def detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray
             calls += count
             column, row = np.nonzero(outs[0])  # NaN is not zero
             keys.append((start + column) * m + row)
-            if symmetric:  # what one side has shown, the other has
+            if symmetric:  # and the mirrored entries
                 keys.append(row * m + start + column)
     entries = np.unique(np.concatenate(keys))
     column, row = np.divmod(entries, max(m, 1))
@@ -237,7 +237,7 @@ def verify(
 def _displaced_values(
     problem: Problem, steps: Steps, shift: NDArray, central: bool
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Return f where x is displaced and on the other side, or at x, and how far these are apart."""
+    """Return f at x + shift and at x - shift, or x, and the distance of the two points."""
     top = _displaced(problem, steps, shift)
     if central:
         bottom = _displaced(problem, steps, -shift)
@@ -249,20 +249,20 @@ def _displaced_values(
 
 
 def _displaced(problem: Problem, steps: Steps, shift: NDArray) -> NDArray:
-    """Return the coordinates, displaced, in their own dtype."""
+    """Return x + shift in x's dtype, within the bounds."""
     x = as_real_vector(problem.x)
     point = x.astype(float) + shift
-    if steps.lows.size:  # beyond which rounding may have led
+    if steps.lows.size:  # rounding may exceed the bounds
         point = np.clip(point, steps.lows, steps.highs)
     return point.astype(x.dtype)
 
 
 def _within(x: NDArray, shift: NDArray, steps: Steps) -> tuple[NDArray, bool]:
     """
-    Return how far each coordinate goes within the bounds, and whether all can go back as far.
+    Return the shifts that stay within the bounds, and whether the opposite shifts do, too.
 
-    Where one cannot, its change would count as the even part of f's, and excuse anything: then all
-    of them go to one side only.
+    If one does not, its change would count as an even part and hide missing entries: then all
+    shifts are one-sided.
     """
     forth, back = steps.highs - x, x - steps.lows
     far = np.abs(shift)
@@ -278,10 +278,10 @@ def _depending_on_other_columns(
     problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray, rows: NDArray
 ) -> NDArray:
     """
-    Return which of some rows change where only columns that they do not have are displaced.
+    Return the rows that change if only columns without an entry in them are perturbed.
 
-    A row that depends on none of those is the same to the last bit, however noisy f is: unless f
-    does not repeat itself, or rounds all its values together, as a Fourier transform does.
+    A row that does not depend on them is bitwise unchanged, unless f is nondeterministic, or rounds
+    all its values together, as a Fourier transform does.
     """
     columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
     with np.errstate(all="ignore"):
@@ -299,7 +299,7 @@ def _depending_on_other_columns(
 
 
 def _rounding(problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray) -> NDArray:
-    """Return what rounding changes rows by: as the largest of them, if most change by no column."""
+    """Return the rounding error of each row; the largest for all if f rounds its rows together."""
     m, n = pattern.shape
     usual = np.median(np.bincount(pattern.indices, minlength=m))
     some = np.random.default_rng(1).random(n) < 1 / (1 + usual)  # a third of the rows have none
@@ -314,13 +314,13 @@ def _rounding(problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray) 
 
 @np.errstate(all="ignore")
 def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
-    """Return how far each coordinate goes for its derivative; the check goes a little farther."""
+    """Return the step of each coordinate's derivative; the check uses slightly longer ones."""
     lengths: NDArray
     if steps.method in METHODS:
         table, _ = steps.tables(problem.x, problem.stride, 0, problem.coordinates)
         lengths = np.abs(table[0] - as_real_vector(problem.x).astype(float)).max(axis=0)
     else:
         lengths = lengths_of(problem, steps) * float(steps.eps) ** (1 / 4)
-        # A ladder that went to smaller steps found that f varies there.
+        # Extrapolation with smaller steps means that f varies on that scale.
         lengths = np.fmin(lengths, np.abs(points - as_real_vector(problem.x).astype(float)) / 16)
     return lengths
