@@ -1,4 +1,4 @@
-"""Colors of the columns of a sparse Jacobian or Hessian, and its entries from sums by color."""
+"""Coloring of sparse Jacobians and Hessians, and recovery of their entries."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class StarColoring(Coloring):
 
 
 def as_pattern(indptr: Any, indices: Any, shape: Shape) -> tuple[NDArray, NDArray]:
-    """Return a CSC pattern in the form that kernels read, and that they may trust."""
+    """Validate a CSC pattern, and convert it for kernels."""
     indptr, indices = np.asarray(indptr), np.asarray(indices)
     m, n = shape
     if indptr.dtype.kind not in "iu" or (indices.dtype.kind not in "iu" and indices.size):
@@ -206,7 +206,7 @@ class _Greedy:
         self.least = 0
 
     def __call__(self, order: NDArray) -> Coloring:
-        """Color in an order, or as columns stand if it is empty; note how few colors could do."""
+        """Color in an order, or in that of the columns if empty; update the lower bound `least`."""
         m, n = self._shape
         if self._narrow:
             colors, masks = np.empty(n, np.uint8), np.zeros(m, np.uint64)
@@ -274,12 +274,12 @@ def by_rows(indptr: NDArray, indices: NDArray, m: int) -> tuple[NDArray, NDArray
 
 
 def small(colors: NDArray, count: int) -> NDArray:
-    """Return colors in the narrower of two formats that holds so many."""
+    """Return colors as uint8 if `count` allows, else intp."""
     return colors.astype(np.uint8 if count <= 256 else np.intp, copy=False)
 
 
 def color_groups(groups: Any, n: int) -> Coloring:
-    """Return the coloring that a caller gives: a number for each column, equal within a group."""
+    """Return the coloring by the caller's group numbers, one for each column."""
     numbers = np.asarray(groups)
     if numbers.shape != (n,) or (numbers.dtype.kind not in "iu" and n):
         msg = (
@@ -292,7 +292,7 @@ def color_groups(groups: Any, n: int) -> Coloring:
         msg = f"sparsity gives column {j} the group {numbers[j]}; number the groups from 0 on"
         raise ValueError(msg)
     count = int(numbers.max()) + 1 if n else 0
-    # A group without columns would cost a call of f.
+    # An empty group would cost a call of f.
     if count > n or not np.bincount(numbers.astype(np.intp)).all():
         used, numbers = np.unique(numbers, return_inverse=True)
         count = used.size
@@ -411,7 +411,7 @@ def recover(
     data: NDArray,
     accumulate: bool = False,
 ) -> None:
-    """Do as `decompress` with the entries of a symmetric matrix, mirrored ones among them."""
+    """Recover the entries of a symmetric matrix; as `decompress`, with mirrored entries."""
     indptr, indices = _in_one_dtype(indptr, indices)
     kernel = RECOVER[indptr.dtype, star.colors.dtype, differences.dtype]
     arguments = indptr, indices, star.colors, star.mirrored, differences, weight, data

@@ -1,4 +1,4 @@
-"""What is differentiated: a function of real numbers with real values, whatever f looks like."""
+"""The function that is differentiated, as a map from real coordinates to real values."""
 
 import time
 from collections.abc import Callable
@@ -89,9 +89,9 @@ class Problem:
 
     def same_kinds(self, others: tuple[Any, ...]) -> bool:
         """
-        Tell whether these other arguments can be in the place of the first.
+        Return True if other arguments can replace those of this problem.
 
-        f's compiled form has to take them in the same way, and f to give values of one shape.
+        They must have the same types in compiled code, and not change the shape of f's values.
         """
         arguments = (*self.before, *self.after)
         if not arguments:
@@ -114,7 +114,7 @@ class Problem:
     def with_point(
         self, x: NDArray, before: tuple[Any, ...], after: tuple[Any, ...], evaluate: bool
     ) -> "Problem":
-        """Return the same problem at another point; its base is asked of f only if `evaluate`."""
+        """Return the same problem at a different point; compute f(x) only if `evaluate`."""
         new = object.__new__(Problem)
         new.__dict__.update(self.__dict__)
         same = x.dtype == self.x.dtype and x.flags.c_contiguous
@@ -149,7 +149,7 @@ class Problem:
 
     @property
     def parts(self) -> int:
-        """How many of f's real values are rounded as one number is."""
+        """The number of consecutive real values that are rounded together."""
         return 2 if self.paired else real_parts(self.dtype)
 
     @property
@@ -339,7 +339,7 @@ class Problem:
 
 
 def _shape_and_dtype(x: Any) -> Any:
-    """Return what may decide the shape and dtype of f's values, if x is an array."""
+    """Return the shape and dtype of an array, or None."""
     return (x.shape, x.dtype) if isinstance(x, np.ndarray) else None
 
 
@@ -363,7 +363,7 @@ def empty_like(out_like: Any) -> NDArray:
 
 
 def are_boxed(array: NDArray) -> bool:
-    """Tell whether an array holds numbers as objects of Python."""
+    """Return True if an object array holds only numbers."""
     every = array.dtype == object and array.size > 0
     return bool(every and all(isinstance(value, Number) for value in array.flat))
 

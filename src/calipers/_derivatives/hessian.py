@@ -27,15 +27,15 @@ from .options import Options, options_of
 from .solve import STATUS, RowResults, differentiate_dense, prepare, require_memory, steps_of
 from .steps import Steps
 
-_EXTRAPOLATION_GAIN = 1.15  # by extrapolation, at most
+_EXTRAPOLATION_GAIN = 1.15  # largest amplification of rounding by extrapolation
 # Steps of one-sided differences, as shares of the length of the step sequence.
 _GAP_STEP_FACTORS = 2.0 ** -np.arange(4, 24, 2)
-_CLOSER_FACTOR = 2.0**-4  # of a ladder's length, from which on another one is shorter
-_BLOCK_PAIRS = 64  # pairs of coordinates that climb together
+_CLOSER_FACTOR = 2.0**-4  # share of the step length below which shorter steps are used
+_BLOCK_PAIRS = 64  # pairs of coordinates that are extrapolated together
 
 
 def require_real(problem: Problem, options: Options, from_gradient: bool) -> None:
-    """Refuse what has no Hessian here."""
+    """Raise if the function is complex, or sparsity is used without a gradient."""
     if problem.mode != REAL or problem.dtype.kind == "c":
         msg = "hessian needs real x and real f, without holomorphic=True and method='cs'"
         raise ValueError(msg)
@@ -48,7 +48,7 @@ def require_real(problem: Problem, options: Options, from_gradient: bool) -> Non
 
 
 def require_gradient(problem: Problem) -> None:
-    """Refuse what cannot be a gradient."""
+    """Raise if the result does not have the shape of x."""
     if problem.shape != problem.x.shape:
         msg = f"gradient must return x's shape {problem.x.shape}, got {problem.shape}"
         raise ValueError(msg)
@@ -57,7 +57,7 @@ def require_gradient(problem: Problem) -> None:
 def hessian_from_gradient(
     problem: Problem, options: Options
 ) -> tuple[NDArray, NDArray, RowResults]:
-    """Differentiate a gradient; what is not symmetric in the result is error."""
+    """Differentiate a gradient; half the asymmetry of the result is part of the error."""
     require_gradient(problem)
     result = differentiate_dense(problem, steps_of(problem, options), options)
     rows = result.rows
@@ -71,7 +71,7 @@ def hessian_from_gradient(
 
 def hessian_from_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, RowResults]:
     """
-    Climb a ladder of mixed second differences for each pair of coordinates.
+    Extrapolate mixed second differences for each pair of coordinates.
 
     ``f(++) - f(+-) - f(-+) + f(--)`` over four times the product of the steps is even in t, like
     the central difference, and its noise grows as 1/t**2.
@@ -116,8 +116,8 @@ def _closer_steps(problem: Problem, steps: Steps, status: NDArray) -> tuple[Step
     """
     Return shorter steps if f varies faster along coordinates than mixed differences show.
 
-    To these, whose noise grows as 1/t**2, waves look like noise where a first derivative tells them
-    apart. With the steps comes how often f was called.
+    The noise of mixed differences grows as 1/t**2 and hides oscillation that first differences
+    resolve. The number of calls of f comes with the steps.
     """
     doubtful = np.flatnonzero((status == NOISY) | (status == ALIASED))
     if not doubtful.size:
@@ -177,7 +177,7 @@ def _curvature_gaps(pairs: MixedDifferences) -> tuple[NDArray, int]:
 
 
 def _run(pairs: MixedDifferences, results: Buffers, options: Options) -> int:
-    """Store the values, errors and statuses of pairs; return how often f was called."""
+    """Store the values, errors and statuses of pairs; return the number of calls of f."""
     calls = 0
 
     def store(first: int, outs: Buffers) -> None:
@@ -204,7 +204,7 @@ def _run(pairs: MixedDifferences, results: Buffers, options: Options) -> int:
 
 
 def mixed_differences(problem: Problem, steps: Steps) -> MixedDifferences:
-    """Return the work of taking mixed differences of a number by steps as a ladder's."""
+    """Return the work that extrapolates mixed differences of a scalar f."""
     steps = _two_sided_steps(problem, steps)
     one = initial_states(problem, steps)
     # The others keep NaN: without room on both sides, there is no mixed difference.
@@ -231,11 +231,11 @@ def _two_sided_steps(problem: Problem, steps: Steps) -> Steps:
 
 @dataclass(frozen=True)
 class MixedDifferences:
-    """Mixed second differences by pairs of coordinates, of the first with all, and so on."""
+    """Mixed second differences by pairs of coordinates (i, j), i <= j, in row-major order."""
 
     problem: Problem
     steps: Steps
-    states: NDArray  # the ladder along each coordinate, before it begins
+    states: NDArray  # initial state of the step sequence of each coordinate
     usable: NDArray  # coordinates
     bounds: tuple[NDArray, ...]  # bounds, which rounding might exceed
     chosen: NDArray | None = None  # numbers of pairs, if not all
@@ -264,14 +264,14 @@ class MixedDifferences:
         self.at(*self.coordinates(start, len(outs[0])), outs)
 
     def at(self, i: NDArray, j: NDArray, outs: Buffers) -> None:
-        """Fill the same of pairs of coordinates that are usable."""
+        """Fill the values, errors and states of the pairs (i, j)."""
         for first in range(0, len(i), _BLOCK_PAIRS):
             part = slice(first, first + _BLOCK_PAIRS)
             self._extrapolate(i[part], j[part], tuple(out[part] for out in outs))
 
     @staticmethod
     def calls_of(i: NDArray, j: NDArray, states: NDArray) -> NDArray:
-        """Return how often f was called for pairs."""
+        """Return the number of calls of f for each pair."""
         return np.asarray(np.where(i == j, states["calls"], 2 * states["calls"]))
 
     def _extrapolate(self, i: NDArray, j: NDArray, outs: Buffers) -> None:

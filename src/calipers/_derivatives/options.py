@@ -1,4 +1,4 @@
-"""From a caller's question to arrays: f, x and options in; derivatives by column out."""
+"""Options of derivatives, and their validation."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def others_of(args: Any) -> tuple[Any, ...]:
 
 
 def require_named(kwargs: Any) -> None:
-    """Refuse arguments of f by name that are in no dict."""
+    """Raise if kwargs is not a dict with str keys."""
     if kwargs is not None and not (
         isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)
     ):

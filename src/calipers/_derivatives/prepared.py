@@ -1,4 +1,4 @@
-"""A Jacobian that is compiled and coloured once, and evaluated at many points."""
+"""A Jacobian that is prepared once, and evaluated at many points."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,7 +66,7 @@ class JacobianFunction:
             self._plan.check()
 
     def __repr__(self) -> str:
-        """Write whose derivative it is, and by what method."""
+        """Return the name of the function and the method."""
         name = getattr(self._f, "__name__", type(self._f).__name__)
         return f"<Jacobian of {name}, {self._options.method}>"
 
@@ -92,7 +92,7 @@ class JacobianFunction:
         x = argument if type(argument) is np.ndarray else as_dense_array(argument, "x")
         others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._options.args
         plan = self._plan
-        if kwargs:  # they are part of a plan, and of this call only
+        if kwargs:  # they belong to this call only
             plan = self._prepare(x, argument, others, kwargs)
         elif plan is None or not plan.serves(x, argument, others):
             plan = self._plan = self._prepare(x, argument, others, kwargs)
@@ -101,7 +101,7 @@ class JacobianFunction:
 
 
 class _PreparedJacobian:
-    """What the Jacobians of one function at points of one kind share."""
+    """The steps, pattern and scratch of the Jacobians of a function at points of one shape."""
 
     def __init__(self, problem: Problem, options: Options, library: ArrayLibrary | None) -> None:
         self._problem, self._options, self._library = problem, options, library
@@ -118,7 +118,7 @@ class _PreparedJacobian:
             or problem.native is None
         )
         self._general = options.adaptive or options.workers is not None or options.progress
-        # Then all that differs from call to call is x.
+        # Then only x differs between calls.
         self._only_x_varies = not (
             self._general or self._dense_needs_base or self._sparse or problem.mode != REAL
         )
@@ -136,12 +136,12 @@ class _PreparedJacobian:
         return same and library_of(argument) is self._library and self._problem.same_kinds(others)
 
     def check(self) -> None:
-        """Check a sparsity pattern at the point that was planned with."""
+        """Verify a sparsity pattern at the point of preparation."""
         if self._sparse is not None:
             self._sparse(self._problem)
 
     def _needs_base(self) -> bool:
-        """Whether f(x) itself is needed, beside displaced values."""
+        """Return True if f(x) itself is needed, in addition to perturbed values."""
         if self._sparse is not None:
             return self._sparse.needs_base(self._problem)
         return self._dense_needs_base
@@ -155,7 +155,7 @@ class _PreparedJacobian:
             x, others[:position], others[position:], self._needs_base()
         )
         steps = self._steps
-        if problem.mode != REAL and self._sparse is None:  # their lengths are those of x
+        if problem.mode != REAL and self._sparse is None:  # step lengths depend on x
             steps = steps_of(problem, self._options)
         elif self._options.adaptive:
             require_representable_steps(problem, steps, self._options)

@@ -1,4 +1,4 @@
-"""Jacobians with few entries: columns that share no row are evaluated together."""
+"""Sparse Jacobians: columns that share no row are evaluated together."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from .solve import steps_of
 from .sparsity import EntriesByColor, Pattern, UnexpectedRows, detect, verify
 from .steps import METHODS, Steps
 
-_SIGNIFICANT_ERRORS = 16.0  # times a value's error
+_SIGNIFICANT_ERRORS = 16.0  # estimated errors above which a change is significant
 # Share of the first step below which a bound is tight, and octaves of such limits in one color.
 _TIGHT_LIMIT, _LEVEL_OCTAVES = 2.0**-6, 4
 # Largest differences in memory, in bytes; larger ones are computed in blocks of colors.
@@ -35,11 +35,11 @@ _BLOCK_BYTES = 1 << 28
 
 @dataclass(frozen=True)
 class SparseResults:
-    """A sparse derivative, its errors, and what is known of each column."""
+    """A sparse derivative, its errors, and the status and point of each column."""
 
     value: Any
     error: Any
-    points: NDArray  # the farthest to which each coordinate was displaced
+    points: NDArray  # the farthest evaluation point of each coordinate
     status: NDArray
     nfev: int
     colors: int
@@ -49,7 +49,7 @@ class SparseResults:
 def differentiate_sparse(
     problem: Problem, options: Options, symmetric: bool = False
 ) -> SparseResults:
-    """Differentiate a function whose Jacobian is sparse, and symmetric if it is a gradient."""
+    """Compute a sparse Jacobian, or a symmetric one of a gradient."""
     steps = steps_of(problem, options)
     return prepare_sparse(problem, steps, options, symmetric=symmetric)(problem, detail=True)
 
@@ -58,9 +58,9 @@ def prepare_sparse(
     problem: Problem, steps: Steps, options: Options, reused: bool = False, symmetric: bool = False
 ) -> "PreparedSparse":
     """
-    Find or check the pattern, and color it.
+    Detect or validate the sparsity pattern, and color it.
 
-    The results of a lasting plan share its pattern, which can then not be written to.
+    If `reused`, results share the pattern, which is then read-only.
     """
     if not problem.imaginary and (problem.mode != REAL or problem.dtype.kind == "c"):
         msg = "sparsity is for real x and real f: omit sparsity or holomorphic"
@@ -104,13 +104,13 @@ def prepare_sparse(
 
 
 def _cost(problem: Problem, steps: Steps) -> float:
-    """Return the seconds that a color costs: the calls of f."""
+    """Return the seconds for the calls of f of one color."""
     calls = 1 if problem.imaginary else 2 * steps.pairs if steps.method in METHODS else 10
     return calls * problem.seconds
 
 
 class PreparedSparse:
-    """A colored pattern and steps; its first result is checked against f, if it was given."""
+    """A colored pattern and steps; the first result verifies a pattern of the caller."""
 
     def __init__(
         self,
@@ -127,16 +127,16 @@ class PreparedSparse:
         self._spare: list[SharedScratch] = []
 
     def needs_base(self, problem: Problem) -> bool:
-        """Whether f(x) has to be known beforehand."""
+        """Return True if f(x) is needed before the run."""
         return self._check or not (problem.imaginary or self._fills_base(problem))
 
     def _fills_base(self, problem: Problem) -> bool:
-        """Whether f(x), where it is needed, is one color more, whose work threads share, too."""
+        """Return True if f(x) is computed in the run, as one more color."""
         fixed = not (self.options.adaptive or problem.imaginary or self._needs_blocks(problem))
         return self._reused and problem.native is not None and fixed
 
     def _needs_blocks(self, problem: Problem) -> bool:
-        """Whether some colors at a time are recovered: of many, or of numbers without a kernel."""
+        """Return True if entries are recovered by blocks: of many colors, or without a kernel."""
         base = problem.base
         return (
             self.pattern.coloring.count * base.nbytes > _BLOCK_BYTES or base.dtype.char not in "fd"
@@ -147,7 +147,7 @@ class PreparedSparse:
         return self.pattern.coloring.count + fills
 
     def __call__(self, problem: Problem, detail: bool = False) -> SparseResults:
-        """Differentiate at the problem's point; `points` are only there with `detail`."""
+        """Differentiate at the problem's point; `detail` includes the evaluation points."""
         started = work_clock()
         adaptive = self.options.adaptive
         pattern = self._split_by_bounds(problem) if adaptive else self.pattern
@@ -183,7 +183,7 @@ class PreparedSparse:
         return SparseResults(value, error, points, status, calls + 1, count, seconds)
 
     def _least_imaginary(self, rows: NDArray) -> NDArray:
-        """Return what imaginary parts are none of rounding, by the largest of their color."""
+        """Return the least significant imaginary part of each color, from its largest one."""
         largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
         return np.asarray(np.sqrt(self.steps.eps) * largest)
 
@@ -193,9 +193,9 @@ class PreparedSparse:
 
     def _split_by_bounds(self, problem: Problem) -> Pattern:
         """
-        Return the pattern in which columns share a color that have about as much room.
+        Return the pattern with colors split by the distance of their columns to the bounds.
 
-        A ladder that all columns of a color climb is as short as the bounds of any of them say.
+        The step sequence of a color is limited by the tightest bound of its columns.
         """
         if not self.steps.lows.size:
             return self.pattern
@@ -206,7 +206,7 @@ class PreparedSparse:
         return self.pattern.split(levels) if tight.any() else self.pattern
 
     def _verify(self, problem: Problem, unexpected: UnexpectedRows, *results: NDArray) -> int:
-        """Check the pattern by what f does along the real axis; return how often f was called."""
+        """Verify the pattern by real perturbations; return the number of calls of f."""
         if not problem.imaginary:
             return verify(problem, self.steps, self.pattern, unexpected, *results)
         real = problem.on_the_real_axis()
@@ -259,7 +259,7 @@ class PreparedSparse:
     def _fixed_in_blocks(
         self, problem: Problem, report: Progress, unexpected: UnexpectedRows | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        """Do as `_fixed`, and keep the differences of some colors at a time."""
+        """Differentiate by fixed steps, with the differences of some colors at a time."""
         coloring, one_sided = self.pattern.coloring, self.steps.one_sided
         table, status = self.steps.tables(problem.x, problem.stride, 0, problem.coordinates)
         require_steps(problem, 0, status)
@@ -286,7 +286,7 @@ class PreparedSparse:
         report: Progress,
         unexpected: UnexpectedRows | None,
     ) -> None:
-        """Add to the entries what the differences of some colors at a time say."""
+        """Add the differences of blocks of colors to the entries."""
         row, color, column = self.pattern.sources()
         entries = EntriesByColor(color, self.pattern.coloring.count)
 
@@ -311,8 +311,8 @@ class PreparedSparse:
     def _complex_steps(
         self, problem: Problem, report: Progress, unexpected: UnexpectedRows | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        """Do as `_fixed` along the imaginary axis, where nothing is subtracted."""
-        # Their lengths are those of x, which may not be the one that was planned with.
+        """Differentiate by complex steps."""
+        # Step lengths depend on x, which may differ from the point of preparation.
         coloring, lengths = self.pattern.coloring, steps_of(problem, self.options).lengths
         if lengths.size == 1:
             lengths = lengths.repeat(problem.coordinates)
@@ -339,11 +339,11 @@ class PreparedSparse:
         report: Progress,
         unexpected: UnexpectedRows | None,
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        """Return what ladders find, the first time by steps for the format that f rounds x to."""
+        """Extrapolate; the first time, choose steps for the format that f rounds x to."""
         *results, calls = self._extrapolated(problem, pattern, report, unexpected)
         if not self._format_checked:
             self._format_checked = True
-            # An entry of the pattern that is 0 may be that of a staircase.
+            # A zero entry of the pattern may come from a piecewise constant f.
             steps = in_the_format_of_x(problem, self.steps, unsure=not results[0].all())
             calls += steps.calls
             if steps.narrow != self.steps.narrow:
@@ -378,7 +378,7 @@ class PreparedSparse:
         states["one_sided"][coloring.colors[usable & (by_column["one_sided"] != 0)]] = 1
         states["limit"][np.isinf(states["unit"])] = 0.0
         limits = self.steps.lows, self.steps.highs
-        # Python displaces all of a color at once.
+        # Python perturbs all columns of a color at once.
         work = ExtrapolatedColors(
             problem.interpreted(), coloring.colors, directions, *limits, states.copy()
         )
@@ -401,7 +401,7 @@ class PreparedSparse:
 
         checkpoint = Checkpoint.of(self.options.checkpoint) if keep else None
         run_parts(work, coloring.count, store, self.options.workers, report, checkpoint)
-        nowhere = ~usable[column]  # of which noise of f would make infinities, and zeros NaN
+        nowhere = ~usable[column]  # columns without a step
         data[nowhere], error[nowhere] = np.nan, np.inf
         status = by_column["status"].astype(np.int8)
         status[usable] = states["status"][coloring.colors[usable]]

@@ -1,4 +1,4 @@
-"""How far each coordinate is displaced, as the caller asked for it."""
+"""Step lengths and stencils of each method."""
 
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -45,7 +45,7 @@ NAMES: tuple[Any, ...] = (*METHODS, COMPLEX_STEP, ADAPTIVE)
 
 
 def require_method(method: Any) -> None:
-    """Refuse a method that there is not."""
+    """Raise if a method is unknown."""
     if method not in NAMES:
         msg = f"method must be one of {', '.join(map(repr, NAMES))}, got {method!r}"
         raise ValueError(msg)
@@ -54,7 +54,7 @@ def require_method(method: Any) -> None:
 _NONE = np.empty(0)
 _TASK_COORDINATES = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
 _SMALL_X = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
-FEWEST_BITS = 7  # of fractions, beside whose spacing a ladder has three rungs
+FEWEST_BITS = 7  # least fraction bits for which a step sequence has three levels
 _COMPLEX_STEP_FACTOR = 1e-20  # far below any length scale, far above the smallest number
 
 
@@ -72,14 +72,14 @@ class Steps:
     factor: float
     lows: NDArray
     highs: NDArray
-    eps: float  # of the numbers that f computes with
-    narrow: str  # the format of those, if it is narrower than that of f's results, or ""
-    calls: int  # of f that they took
-    is_explicit: bool  # whether the caller gave the lengths
+    eps: float  # of the format in which f computes
+    narrow: str  # that format if its precision is lower than that of f's results, or ""
+    calls: int  # of f that the choice of steps took
+    is_explicit: bool  # whether the caller passed step= or scale=
 
     @property
     def is_error_unknown(self) -> bool:
-        """Whether that format is too narrow for a ladder to know its errors."""
+        """Whether the format has too few bits for error estimates."""
         return self.narrow != "" and FORMATS[self.narrow].fraction < FEWEST_BITS
 
     @property
@@ -92,7 +92,7 @@ class Steps:
 
     @property
     def rule(self) -> StepRule:
-        """The steps as kernels know them."""
+        """The steps in the form of kernels."""
         arguments = self.lengths, self.factor, self.lows, self.highs
         return StepRule(*arguments, self.central, self.sided)
 
@@ -113,7 +113,7 @@ class Steps:
         return table, status
 
     def allocate(self, x: NDArray, count: int) -> tuple[NDArray, NDArray]:
-        """Return arrays for the table and status of so many coordinates."""
+        """Return arrays for the table and status of `count` coordinates."""
         wide = np.promote_types(x.real.dtype, np.float64)
         return np.empty((3, self.pairs, count), wide), np.empty(count, np.int8)
 
@@ -122,7 +122,7 @@ class Steps:
     ) -> None:
         """Fill the table and status of coordinates from `start`."""
         coords = as_real_vector(x)
-        # What has no kernel is tabulated by the same rule, uncompiled.
+        # Dtypes without a kernel use the same function, uncompiled.
         compiled = coords.dtype.char in "fd"
         call = TABULATE[coords.dtype] if compiled else tabulate
         count = len(status)
@@ -149,7 +149,7 @@ def plan_steps(
     scale: Any,
     bounds: Any,
 ) -> Steps:
-    """Check the caller's steps for x and results of a dtype, and spread them over coordinates."""
+    """Validate the caller's steps, and return those of each coordinate."""
     eps = max(float(np.finfo(d).eps) for d in {x.dtype, dtype})
     lows, highs = limits_of(x, mode, bounds)
     if step is not None and scale is not None:
@@ -186,7 +186,7 @@ def small_of(eps: float) -> float:
 
 
 def sizes_of(x: NDArray, eps: float) -> NDArray:
-    """Return how large numbers are; what is 0 among small ones is taken to be as large as they."""
+    """Return magnitudes of x; zeros get that of the largest element if all are small, else 1."""
     sizes = np.abs(x).astype(float)
     largest = float(sizes.max(initial=0.0))
     return np.where(sizes == 0, largest if 0 < largest < small_of(eps) else 1.0, sizes)
@@ -199,7 +199,7 @@ def _factor(method: str, eps: float) -> float:
 
 
 def _default_lengths(x: NDArray, mode: str, eps: float) -> NDArray:
-    """Return powers of two near the sizes of x, or none where kernels know them themselves."""
+    """Return powers of two near |x|, or an empty array if kernels compute them."""
     if mode == REAL and x.all():
         return _NONE
     sizes = sizes_of(x, eps)
@@ -210,7 +210,7 @@ def _default_lengths(x: NDArray, mode: str, eps: float) -> NDArray:
 
 
 def _per_coordinate(x: NDArray, mode: str, values: NDArray) -> NDArray:
-    """Give each coordinate the value of its element of x."""
+    """Return the value of each coordinate's element of x."""
     if values.shape != x.shape:
         values = np.broadcast_to(values, x.shape)
     flat = values.reshape(-1).astype(float)
@@ -301,7 +301,7 @@ def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
 
 
 def require_inside(x: NDArray, lows: NDArray, highs: NDArray) -> None:
-    """Refuse a point outside the bounds."""
+    """Raise if x is outside the bounds."""
     x = x.real.reshape(-1)
     outside = ~((lows <= x) & (x <= highs))
     if outside.any():
