@@ -260,9 +260,8 @@ def _batch(batch: Any, nest: NestedInputs) -> tuple[int, ...]:
     """Return the positions of the leaves that have a batch axis."""
     positions = batch if np.iterable(batch) else (batch,)
     count = len(set(nest.owners))
-    for k in (
-        positions if count or tuple(positions) != (0,) else ()
-    ):  # (0,) is the default, also without inputs
+    # (0,) is the default, also without inputs.
+    for k in positions if count or tuple(positions) != (0,) else ():
         if not isinstance(k, (int, np.integer)):
             msg = f"batch must contain positions of inputs, integers from 0, got {batch!r:.60}"
             raise TypeError(msg)
@@ -381,11 +380,9 @@ def _by_arrays(e: Evidence, sizes: list[ErrorNorms], results: list[Result]) -> V
     if results[0].bits() == results[1].bits():
         error = f"{far[0]:.3g} x {unit}"
         off = "" if max(far) <= e.allowed else f", but off the reference by {error}"
-        if sizes[0].broken:
-            off = (
-                f", but {sizes[0].broken} of {e.difference.size} are not finite, unlike the "
-                "reference"
-            )
+        broken = sizes[0].broken
+        if broken:
+            off = f", but {broken} of {e.difference.size} are not finite, unlike the reference"
         return Verdict(EQUAL, f"all results are equal to the last bit{off}")
     if all(result.integers.all() for result in results):
         text = differing(int(np.count_nonzero(e.difference)), e.difference.size, "integer")
