@@ -7,15 +7,15 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .._compare.reports import Comparison, NestedComparison
-from .._compare.text import comparison_text, nested_text
 from .._files.entries import one_line, printable_text
-from .._files.pairs import MISSING
-from .._files.trees import FilesOutcome
+
+if TYPE_CHECKING:
+    from .._compare.reports import Comparison
+    from .._files.trees import FilesOutcome
 
 # The last is what a shell reports after an interrupt: 128 and the number of the signal.
 SAME, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
@@ -24,8 +24,12 @@ SAME, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 _SHOWN = 5  # names, reasons and files that a report lists before it counts the others
 
 
-def as_text(actual: str, expected: str, outcome: FilesOutcome) -> str:
+def as_text(actual: str, expected: str, outcome: "FilesOutcome") -> str:
     """Write the report: the verdict, the files, arrays that differ, and what was not compared."""
+    # Not at import, since `compare` sets Numba's cache folder before Numba is imported.
+    from .._compare.reports import NestedComparison
+    from .._compare.text import comparison_text, nested_text
+
     result = outcome.results
     # A file that is one array gives it no name.
     report = NestedComparison(tuple(replace(x, path=x.path or "the array") for x in result.leaves))
@@ -57,7 +61,7 @@ def as_text(actual: str, expected: str, outcome: FilesOutcome) -> str:
     return "\n".join(lines)
 
 
-def _is_nan_only(leaf: Comparison) -> bool:
+def _is_nan_only(leaf: "Comparison") -> bool:
     """Return True if all that differs is NaN in both arrays."""
     return not leaf.problems and leaf.mismatches == leaf.nan_both
 
@@ -77,7 +81,7 @@ def not_compared(names: list[str]) -> str:
     return f"{_listed(what, [name or 'the file' for name in names])}; --ignore leaves names out"
 
 
-def as_dict(outcome: FilesOutcome, passed: bool) -> dict[str, Any]:
+def as_dict(outcome: "FilesOutcome", passed: bool) -> dict[str, Any]:
     """Return the fields of the report as JSON."""
     result = outcome.results
     return {
@@ -90,8 +94,10 @@ def as_dict(outcome: FilesOutcome, passed: bool) -> dict[str, Any]:
     }
 
 
-def _leaf_as_dict(leaf: Comparison) -> dict[str, Any]:
+def _leaf_as_dict(leaf: "Comparison") -> dict[str, Any]:
     """Return the fields of one report; an array that is missing has no shape and no dtype."""
+    from .._files.pairs import MISSING
+
     fields = leaf.to_dict()
     for name in ("actual", "expected"):
         if fields[f"{name}_dtype"] == MISSING:
