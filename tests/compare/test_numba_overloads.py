@@ -38,6 +38,7 @@ edge_cases = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @edge_cases
 def test_known_verdicts(pair, kwargs, expected):
     a, b = pair

@@ -101,6 +101,7 @@ def test_no_folder_for_a_cache(tmp_path):
     assert not cached(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["PermissionError", "OSError"])
 def test_a_cache_that_cannot_be_written(tmp_path, error):
     code = f"""
@@ -153,6 +154,7 @@ def test_without_assertions_and_docstrings(tmp_path):
     assert run_python(ASK, "-OO", NUMBA_CACHE_DIR=tmp_path) == RIGHT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
 @pytest.mark.parametrize("damage", [b"", b"garbage", None])
 def test_a_damaged_cache_is_compiled_again(cache, suffix, damage):
@@ -191,6 +193,7 @@ def test_only_the_owner_may_write_what_is_cached(tmp_path):
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o644}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs the permissions of POSIX")
 @pytest.mark.parametrize("mode", [0o664, None])
 def test_what_others_may_write_is_not_unpickled(cache, mode):

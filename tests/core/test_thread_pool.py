@@ -356,6 +356,7 @@ def test_a_fork_while_helpers_work():
     assert done.stdout == "0 True True\n" * 4, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_while_another_thread_builds(tmp_path):
     done = run_python(ANSWER + CHILD + BUILDING, NUMBA_CACHE_DIR=str(tmp_path))

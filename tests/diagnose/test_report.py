@@ -243,6 +243,7 @@ def test_results_above_the_limit_are_counted_once():
     assert found.where == "all 400 results are above the limit"
 
 
+@pytest.mark.slow
 def test_plots_without_matplotlib_say_what_to_install(monkeypatch):
     layers = [("exp", np.exp)]
     gradient = calipers.gradcheck(lambda x: x**2, (np.ones(3),), jac=lambda x: np.diag(2 * x))

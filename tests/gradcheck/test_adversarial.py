@@ -1381,6 +1381,7 @@ def test_case_65_any_slope_between_the_two_may_be_allowed(slope, right):
 # L. Scales, precisions and what is not finite.
 
 
+@pytest.mark.slow
 @modes
 @pytest.mark.parametrize("x", [1e8, 1e9, 1e10, 1e12, 1e-12, -1e10])
 @pytest.mark.parametrize("factor", [1, 1.001])
@@ -1614,6 +1615,7 @@ def test_case_70_noise_does_not_hide_a_wrong_gradient(x, fast_mode):
     assert report.verdict == "FAIL"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("largest", [1e3, 1e6, 1e9])
 @pytest.mark.parametrize("n", [3, 8, 30])

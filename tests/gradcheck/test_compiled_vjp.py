@@ -106,6 +106,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_vjp_is_asked_a_few_times(name):
     f, x, vjp, options = RIGHT[name]

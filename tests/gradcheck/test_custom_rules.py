@@ -399,6 +399,7 @@ def test_right_second_derivatives(name):
     assert report.verdict == "PASS", str(report)
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_attention_that_is_all_but_saturated():
     def drawn(seed):
         generator = torch.Generator().manual_seed(seed)

@@ -46,6 +46,7 @@ def test_right_models(name, fast_mode):
     np.testing.assert_equal(inputs, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "mistake", "inputs"), MISTAKES)
 def test_mistakes_in_models(name, mistake, inputs):
     f, given, vjp = MODELS[name](mistake)

@@ -12,6 +12,8 @@ import calipers
 from calipers._gradcheck.jacobian_storage import Compact, compact
 from tests.data.peak_memory import PEAK
 
+pytestmark = pytest.mark.slow
+
 N = 200  # three words of 64, and a part of one
 PLACES = 0, 63, 64, 127, 128, N - 1
 
@@ -80,7 +82,6 @@ def test_a_second_form_is_wrong_where_f_does_not_change(kind, form):
     assert (report.worst.form, report.worst.output_index) == (form, (190,))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 5, 63, 64, 65, 130])
 @pytest.mark.parametrize("form", ["jac", "jvp", "vjp"])
 def test_bands_of_any_width_are_right(form, width):

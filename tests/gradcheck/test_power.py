@@ -58,6 +58,7 @@ def told(cases, kind):
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FOUND)
 def test_mutants_of_smooth_functions_fail(kind):
     count = told(SMOOTH, kind)

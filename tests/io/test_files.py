@@ -1392,6 +1392,7 @@ def test_files_that_shrink_while_they_are_read(tmp_path, name, limit):
             entry.load() if limit > 1 << 20 else list(entry.spread(limit))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs the limits of POSIX")
 def test_mutants_of_files_do_no_harm():
     done = subprocess.run(
@@ -1663,6 +1664,7 @@ READERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "start"), [*((name, "script") for name in READERS), ("a.h5", "module")]
 )

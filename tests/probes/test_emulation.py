@@ -242,6 +242,7 @@ def test_any_number(fmt, way, x, y):
     assert same(rounded(y, fmt, **way), expected(y, fmt, **way))
 
 
+@pytest.mark.slow
 @narrow_formats
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
