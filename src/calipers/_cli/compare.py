@@ -90,8 +90,8 @@ def compare(
     other shapes, other dtypes and other units of netCDF variables are differences. Nothing in a
     file is executed: files that need pickle are refused.
     """
-    # Numba reads .numba_config.yaml in the working directory, and runs what is in the cache folder
-    # that it names. Files are compared without the user's code, which may need such settings.
+    # Numba reads .numba_config.yaml in the working directory, and unpickles files in the cache
+    # folder that it names. Files are compared without user code, which may need such settings.
     os.environ.setdefault("NUMBA_CACHE_DIR", "")
     from .._compare.tolerances import checked_options
     from .._files.pairs import FileOptions

@@ -67,7 +67,7 @@ def _echo(title: str, lines: Iterable[str]) -> None:
 
 
 def _cached_kernels() -> str:
-    """Say whether the cache is filled."""
+    """Describe how many common kernels are in the cache."""
     from .installation import common_kernels
 
     cached = [kernels.is_cached(key) for *_, kernels, key in common_kernels()]
@@ -76,7 +76,7 @@ def _cached_kernels() -> str:
 
 
 def _compiled_kernels() -> str:
-    """Say what the tests had to compile."""
+    """Describe how many kernels the tests compiled."""
     from .._core.jit import compilations
 
     count = compilations.kernels

@@ -1,4 +1,4 @@
-"""Exit statuses, and what commands print."""
+"""Exit statuses and output of the commands."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def as_text(actual: str, expected: str, outcome: "FilesOutcome") -> str:
 
 
 def _is_nan_only(leaf: "Comparison") -> bool:
-    """Return True if all that differs is NaN in both arrays."""
+    """Return True if the only mismatches are NaN in both arrays."""
     return not leaf.problems and leaf.mismatches == leaf.nan_both
 
 
@@ -76,7 +76,7 @@ def _listed(what: str, names: list[str]) -> str:
 
 
 def not_compared(names: list[str]) -> str:
-    """Say in one line what was not compared, and what to do."""
+    """Return one line on the names that were not compared, with the option to ignore them."""
     what = f"{_names(len(names))} {'was' if len(names) == 1 else 'were'} not compared"
     return f"{_listed(what, [name or 'the file' for name in names])}; --ignore leaves names out"
 

@@ -319,7 +319,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Filled:
-    """An array with zeros where masks of its shape say that it, or another one, has no value."""
+    """An array with zeros at the elements that any of its masks marks as missing."""
 
     entry: Entry
     masks: tuple[Entry, ...]

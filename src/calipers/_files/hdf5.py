@@ -74,11 +74,11 @@ class _Walk:
                     )
 
     def _say(self, path: str, what: str) -> None:
-        """Add what has no elements as a text, which both files have if they agree."""
+        """Add a description of an object without elements, which is compared as text."""
         self.contents.add(path, Loaded(text(what)))
 
     def _link(self, link: Any, path: str) -> None:
-        """Add where a link leads; its way there may be through another file."""
+        """Add the target of a soft link as text; leave out links to other files."""
         if isinstance(link, self._h5py.SoftLink):
             self._say(path, link.path)
         else:

@@ -74,7 +74,7 @@ def _add(
 
 
 def start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
-    """Return where in the archive a member begins, which its own header tells."""
+    """Return the offset of a member's data in the archive, from its local header."""
     file.seek(info.header_offset)
     _, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
     return info.header_offset + _LOCAL_HEADER.size + int(name) + int(extra)

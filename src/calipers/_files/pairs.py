@@ -52,13 +52,13 @@ class FileOptions:
 
 @dataclass
 class FileResults:
-    """What was found of one pair of files, or of many."""
+    """The results of one pair of files, or of many."""
 
     leaves: list[Comparison] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     stopped: bool = False
-    """Whether a difference kept what follows from being compared."""
+    """Whether the comparison stopped at the first difference (fail_fast)."""
 
     drawn: Comparison | None = None
     """
@@ -68,13 +68,13 @@ class FileResults:
     differs: bool = False
 
     def add(self, path: str, leaf: Comparison) -> None:
-        """Take in what was found of a pair of arrays."""
+        """Add the comparison of a pair of arrays."""
         leaf = replace(leaf, path=printable(path))
         self._draw(leaf, not leaf)
         self.leaves.append(replace(leaf, arrays=None))
 
     def leave_out(self, path: str, actual: str | None, expected: str | None) -> None:
-        """Take in why something was left out, which is a difference if only one side was."""
+        """Add a name that was not compared; it is a difference if only one file left it out."""
         if actual and expected:
             self.left_out[path] = actual
         else:
@@ -89,7 +89,7 @@ class FileResults:
         return ignored
 
     def merge(self, other: "FileResults") -> None:
-        """Take in what was found of another pair of files."""
+        """Add the results of a different pair of files."""
         self._draw(other.drawn, other.differs)
         self.leaves += other.leaves
         self.ignored += other.ignored
@@ -190,7 +190,7 @@ def _compare_contents(
 def _compared_with_nulls(
     actual: Contents, expected: Contents, name: str, options: FileOptions
 ) -> tuple[Comparison, Comparison | None]:
-    """Compare two arrays where both have a value, and where they have none, if there is such."""
+    """Compare two arrays where both have a value, and their masks of missing values, if any."""
     a, b = actual.arrays.get(name), expected.arrays.get(name)
     exact = replace(options, rtol=0.0, atol=0.0)
     rule = exact if name in actual.structure | expected.structure else options
@@ -233,13 +233,13 @@ def _with_masked(report: Comparison, masked: dict[str, int]) -> Comparison:
 
 
 class _Counter:
-    """A function that returns masks as they are, and counts what is masked."""
+    """A function that returns masks unchanged, and counts their True elements."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def __call__(self, mask: NDArray) -> NDArray:
-        """Count in a mask."""
+        """Add the True elements of a mask to the count."""
         self.count += int(np.count_nonzero(mask))
         return mask
 
@@ -284,7 +284,7 @@ def _compared(a: Entry | None, b: Entry | None, options: FileOptions) -> Compari
 
 
 def unlike(problem: str, a: Entry | None = None, b: Entry | None = None) -> Comparison:
-    """Return the comparison of what cannot be compared."""
+    """Return the comparison of entries that cannot be compared, with the reason."""
     first, second = (((), MISSING) if x is None else (x.shape, str(x.dtype)) for x in (a, b))
     rule = Criteria(0.0, 0.0)
     return Comparison("", first[0], second[0], first[1], second[1], rule, (problem,))
@@ -305,11 +305,11 @@ def _stand_in(entry: Entry) -> NDArray:
 
 
 def _without_advice(problem: str) -> str:
-    """Drop what speaks of broadcasting and of arguments, which only the function has."""
+    """Remove advice on broadcasting and arguments, which the command line does not have."""
     return problem.partition(";")[0]
 
 
 def _as_option(limit: re.Match[str]) -> str:
-    """Write a limit of memory as the command line takes it, in MiB."""
+    """Write a memory limit as an option of the command line, in MiB."""
     size = limit[1] and f" {-(-int(limit[1]) // 2**20)}"
     return f"--memory-limit{size or ''}"

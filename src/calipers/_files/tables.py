@@ -173,7 +173,7 @@ def _numbers(words: list[str]) -> Any:
 
 
 def _as_supported(column: Any) -> Any:
-    """Return a column in a type that NumPy, or few rules, know."""
+    """Cast a column to a type that NumPy or the rules below support."""
     import pyarrow
     from pyarrow import compute, types
 

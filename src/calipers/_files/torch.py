@@ -103,7 +103,7 @@ class _Storages(Unpickler):
         return type(name, (_Nothing,), {})
 
     def persistent_load(self, about: Any) -> Any:
-        """Take in a storage: the word, its type, the name of its record, a device, its length."""
+        """Record the dtype and length of a storage from its persistent id."""
         _, kind, key, _, count = about
         self.storages[str(key)] = kind.__name__, int(count)
         return _Nothing()

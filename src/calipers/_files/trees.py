@@ -59,7 +59,7 @@ def _walk(
 
 
 def _left_out(path: str, root: str, above: tuple[str, ...], follow: bool) -> str | None:
-    """Say why something is not looked at."""
+    """Return the reason why a path is not compared; None if it is."""
     out = os.path.islink(path) and leads_out(path, root)
     if out and not follow:
         return "it links out of the folder; --follow-links reads it"
@@ -76,7 +76,7 @@ def _left_out(path: str, root: str, above: tuple[str, ...], follow: bool) -> str
 
 @dataclass
 class FilesOutcome:
-    """What was found of all pairs of files, and what kept some from being compared."""
+    """The results of all pairs of files, and the errors of those that were not compared."""
 
     results: FileResults = field(default_factory=FileResults)
     troubles: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ class FilesOutcome:
     notes: list[str] = field(default_factory=list)
 
     def leave_unread(self, reason: str) -> None:
-        """Take in why a file or a folder below the two folders cannot be read."""
+        """Add the reason why a file or a folder below the two folders cannot be read."""
         self.troubles.append(reason)
         self.unread.append(reason)
 
@@ -194,7 +194,7 @@ def _compare_pair(
 
 
 def _compare_bytes(name: str, actual: str, expected: str, results: FileResults) -> None:
-    """Compare two files of a format that is not known: only equal bytes have a meaning."""
+    """Compare two files of an unknown format, which agree only if their bytes are equal."""
     if not filecmp.cmp(actual, expected, shallow=False):
         reason = "its bytes differ, and its format is not known"
         results.leave_out(name, reason, reason)

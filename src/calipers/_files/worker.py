@@ -1,4 +1,4 @@
-"""Another process for the libraries that read foreign formats: one that dies is an error."""
+"""A separate process for libraries that read foreign formats, so that a crash is an error."""
 
 import logging
 import os
@@ -140,7 +140,7 @@ def _serve(pipe: Connection) -> None:
 
 
 class _MemoryLimit:
-    """What keeps a header from making this process ask for memory that the machine cannot have."""
+    """Limit on the address space, so that a wrong header cannot exhaust the memory."""
 
     def __init__(self) -> None:
         self._resource: Any = None
@@ -149,7 +149,7 @@ class _MemoryLimit:
             self._original = self._resource.getrlimit(self._resource.RLIMIT_AS)
 
     def set(self, size: int) -> None:
-        """Allow for files of so many bytes, and no more than was given."""
+        """Set the limit for files of `size` bytes, at most the original limit."""
         if sys.platform == "win32" or self._resource is None:
             return
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
