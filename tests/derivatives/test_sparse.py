@@ -437,7 +437,7 @@ def in_pieces(monkeypatch, size):
     """Let no more bytes than these be held at once."""
     monkeypatch.setattr(sparse_differences, "_BLOCK_BYTES", size)
     monkeypatch.setattr(runs, "_LARGEST_TASK", size)
-    monkeypatch.setattr(colored, "SCRATCH", size)
+    monkeypatch.setattr(colored, "SCRATCH_BYTES", size)
 
 
 def same_entries(found, expected):
@@ -474,7 +474,7 @@ def test_many_colors_need_no_memory_for_all(method, monkeypatch):
 def test_ladders_of_colors_climb_some_at_a_time(monkeypatch):
     n, colors = 500, 40
     pattern = sparse.kron(sparse.eye_array(n), np.ones((1, colors)))
-    monkeypatch.setattr(colored, "SCRATCH", 1)
+    monkeypatch.setattr(colored, "SCRATCH_BYTES", 1)
     x = np.ones(n * colors)
     tracemalloc.start()
     calipers.differentiate(lambda x: x.reshape(n, colors).sum(1), x, sparsity=pattern)
