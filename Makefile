@@ -95,7 +95,7 @@ release-check: .venv/.installed-release,test
 # with the numba-cuda, torch, cupy and jax that it has (CUDA_HOME names the toolkit, if it is not found).
 GPU_PYTHON = PYTHONPATH=src$(if $(PYTHONPATH),:$(PYTHONPATH)) $(if $(INSTALLED),$(PYTHON),$(BIN)/python)
 gpu: $(if $(INSTALLED),,.venv/.installed-test,cuda$(if $(EXTRAS),$(comma)$(EXTRAS)))
-	@$(GPU_PYTHON) -c "from calipers._cuda.target import require_device; require_device()"
+	@$(GPU_PYTHON) -c "from calipers._cuda.runtime import require_device; require_device()"
 	tested=0; CALIPERS_GPU=1 $(GPU_PYTHON) -m pytest tests/cuda/device || tested=$$?; \
 	$(GPU_PYTHON) -m benchmarks.gpu || exit $$?; exit $$tested
 

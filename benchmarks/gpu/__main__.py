@@ -27,7 +27,7 @@ import numpy as np
 from numba import config, cuda
 
 import calipers
-from calipers._cuda import target
+from calipers._cuda import runtime as target
 
 from ..common import table
 
@@ -384,7 +384,7 @@ def kernels():
 
 def loops_policy(kind):
     from calipers._cuda.kernels.closeness import searches
-    from calipers._cuda.target import policy
+    from calipers._cuda.runtime import policy
 
     itemsize = 2 if kind == "float16" else np.dtype(kind).itemsize
     return policy(itemsize, True, searches({kind}, True))

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import calipers
 from calipers import testing
 from calipers._core.report import rounded_up
-from calipers._execution import passes as _dispatch
+from calipers._execution import block_passes as _dispatch
 from tests.data import oracles
 from tests.data.closeness_cases import EDGE
 

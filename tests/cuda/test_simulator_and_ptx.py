@@ -215,16 +215,16 @@ def test_elements_along_one_axis_are_found_without_a_division(ptx, name):
 
 @needs_target
 def test_axes_that_numba_broadcasts_are_known(monkeypatch):
-    from calipers._cuda import target
+    from calipers._cuda import runtime
 
     interface = {"typestr": "<f8", "shape": (1000,), "data": (4096, False), "strides": None}
     numbas = SimpleNamespace(
         __cuda_array_interface__=interface, __cuda_ndarray__=True, strides=(0,)
     )
-    monkeypatch.setattr(target, "_ordinal", lambda address: 0)
-    assert target.memory_of(numbas).strides == (0,)
+    monkeypatch.setattr(runtime, "_ordinal", lambda address: 0)
+    assert runtime.memory_of(numbas).strides == (0,)
     others = SimpleNamespace(__cuda_array_interface__=interface)
-    assert target.memory_of(others).strides == (8,)
+    assert runtime.memory_of(others).strides == (8,)
 
 
 class WithInterface:
@@ -295,9 +295,9 @@ ABSENT = [
     "call", [calipers.allclose, calipers.isclose, calipers.compare, calipers.array_equal]
 )
 def test_elements_at_address_0_are_refused(monkeypatch, call, x):
-    from calipers._cuda import target
+    from calipers._cuda import runtime
 
-    monkeypatch.setattr(target, "current", lambda: 0)
+    monkeypatch.setattr(runtime, "current", lambda: 0)
     x.shape = (3,)
     with pytest.raises(TypeError, match=r"^(a|actual) has shape \(3,\), but no elements in memory"):
         call(x, x)
@@ -317,10 +317,10 @@ def test_tensors_without_memory_are_refused():
 @needs_target
 @pytest.mark.parametrize("x", [WithInterface(4096, "<V2"), WithDlpack(4096, 4, 16)])
 def test_bfloat16_is_known_by_every_protocol(monkeypatch, x):
-    from calipers._cuda import target
+    from calipers._cuda import runtime
     from calipers._cuda.arrays import operand
 
-    monkeypatch.setattr(target, "_ordinal", lambda address: 0)
+    monkeypatch.setattr(runtime, "_ordinal", lambda address: 0)
     found = operand(x, "a")
     assert (found.kind, found.memory.dtype, found.shape) == ("bfloat16", np.uint16, (3,))
     assert found.dtype == ml_dtypes.bfloat16
@@ -336,10 +336,10 @@ def test_bfloat16_is_known_by_every_protocol(monkeypatch, x):
     ],
 )
 def test_what_is_not_compared_on_a_device_is_named(monkeypatch, x, reason):
-    from calipers._cuda import target
+    from calipers._cuda import runtime
     from calipers._cuda.arrays import operand
 
-    monkeypatch.setattr(target, "_ordinal", lambda address: 0)
+    monkeypatch.setattr(runtime, "_ordinal", lambda address: 0)
     with pytest.raises(TypeError, match=f"^{reason}"):
         operand(x, "a")
 
@@ -478,28 +478,28 @@ def test_a_multiprocessor_has_room_for_the_blocks_of_a_pass(kind, flat):
 def test_blocks_that_run_at_once_on_small_multiprocessors(monkeypatch, threads, blocks):
     from numba.cuda.cudadrv.driver import binding
 
-    from calipers._cuda import target
+    from calipers._cuda import runtime
 
     numbers = {"MULTIPROCESSOR_COUNT": 40, "MAX_THREADS_PER_MULTIPROCESSOR": threads}
     numbers["MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"] = 64 << 10
     for name in numbers:
         assert hasattr(binding.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-    monkeypatch.setattr(target.cuda, "gpus", [SimpleNamespace(**numbers)])
-    ask = target._resident.__wrapped__
+    monkeypatch.setattr(runtime.cuda, "gpus", [SimpleNamespace(**numbers)])
+    ask = runtime._resident.__wrapped__
     assert ask(0, 6, 0) == 40 * blocks
     assert ask(0, 6, 40 << 10) == 40
 
 
 @needs_target
 def test_blocks_of_a_users_function_have_the_registers_that_it_takes(monkeypatch):
-    from calipers._cuda import target
+    from calipers._cuda import runtime
 
-    monkeypatch.setattr(target, "current", lambda: 0)
-    monkeypatch.setattr(target, "_resident", lambda ordinal, each, shared: each)
+    monkeypatch.setattr(runtime, "current", lambda: 0)
+    monkeypatch.setattr(runtime, "_resident", lambda ordinal, each, shared: each)
     kernel = type("Kernel", (), {"overloads": {}})()
     found = []
     for registers in (40, 41, 78, 200, 64):  # with each signature that is compiled
-        found.append(target.resident_of(kernel, 0))
+        found.append(runtime.resident_of(kernel, 0))
         kernel.overloads[registers] = SimpleNamespace(regs_per_thread=registers)
     assert found == [3, 6, 5, 3, 1]
 
@@ -511,21 +511,21 @@ def test_blocks_of_a_users_function_have_the_registers_that_it_takes(monkeypatch
 )
 def test_few_threads_are_spread_over_all_multiprocessors(monkeypatch, count, blocks, each):
     """As blocks of 256, 4096 of them leave 116 of 132 multiprocessors idle."""
-    from calipers._cuda import target
+    from calipers._cuda import runtime
 
-    monkeypatch.setattr(target, "resident", lambda each: 132 * each)
-    assert target.spread(count) == (blocks, each)
+    monkeypatch.setattr(runtime, "resident", lambda each: 132 * each)
+    assert runtime.spread(count) == (blocks, each)
 
 
 @needs_target
 def test_asking_whether_a_kernel_has_run_is_no_error(monkeypatch, caplog):
-    from calipers._cuda import target
+    from calipers._cuda import runtime
 
-    results = target.driver.CUresult
+    results = runtime.driver.CUresult
     statuses = [results.CUDA_ERROR_NOT_READY, results.CUDA_SUCCESS]
     stand_in = SimpleNamespace(cuEventQuery=lambda event: (statuses.pop(0),), CUresult=results)
-    monkeypatch.setattr(target, "driver", stand_in)
-    flag = object.__new__(target.Flag)
+    monkeypatch.setattr(runtime, "driver", stand_in)
+    flag = object.__new__(runtime.Flag)
     flag._ended = SimpleNamespace(handle=7)
     assert [flag.is_done(), flag.is_done()] == [False, True]
     assert not caplog.records
@@ -535,7 +535,7 @@ def test_asking_whether_a_kernel_has_run_is_no_error(monkeypatch, caplog):
 def test_free_memory_is_asked_for_where_much_is_needed(monkeypatch):
     from numba.cuda.cudadrv.driver import CudaAPIError
 
-    from calipers._cuda import target
+    from calipers._cuda import runtime
 
     asked = []
 
@@ -543,26 +543,26 @@ def test_free_memory_is_asked_for_where_much_is_needed(monkeypatch):
         asked.append(None)
         return 0, 5 << 30, 64 << 30
 
-    results = target.driver.CUresult
+    results = runtime.driver.CUresult
     stand_in = {"cuMemGetInfo": info, "cuDeviceTotalMem": lambda ordinal: (0, 64 << 30)}
-    monkeypatch.setattr(target, "driver", SimpleNamespace(**stand_in, CUresult=results))
-    monkeypatch.setattr(target, "current", lambda: "a device of this test's")
-    assert target.memory_for(1 << 30) == 8 << 30
+    monkeypatch.setattr(runtime, "driver", SimpleNamespace(**stand_in, CUresult=results))
+    monkeypatch.setattr(runtime, "current", lambda: "a device of this test's")
+    assert runtime.memory_for(1 << 30) == 8 << 30
     assert not asked
-    assert target.memory_for(6 << 30) == 5 << 30
+    assert runtime.memory_for(6 << 30) == 5 << 30
 
     def refuse(code):
         def device_array(shape, dtype):
             raise CudaAPIError(code, "no")
 
-        monkeypatch.setattr(target.cuda, "device_array", device_array)
+        monkeypatch.setattr(runtime.cuda, "device_array", device_array)
 
     refuse(results.CUDA_ERROR_OUT_OF_MEMORY)
     with pytest.raises(MemoryError, match="no memory left for an array of shape 7 and dtype f8"):
-        target.empty(7, "f8")
+        runtime.empty(7, "f8")
     refuse(results.CUDA_ERROR_ILLEGAL_ADDRESS)
     with pytest.raises(CudaAPIError):
-        target.empty(7, "f8")
+        runtime.empty(7, "f8")
 
 
 OLD_DRIVERS = {
@@ -653,16 +653,16 @@ def unmatched(x, out):
 def test_errors_of_the_compiler_keep_their_reason(monkeypatch, ptx, f, reason):
     from numba import types
 
-    from calipers._cuda import functions, target
+    from calipers._cuda import functions, runtime
     from calipers._cuda.kernels import differences
 
-    kernel = differences.fill_values(target.device_function(f))
+    kernel = differences.fill_values(runtime.device_function(f))
     points = values = types.float64[:, ::1]
     arguments = points, types.Tuple(()), types.Tuple(()), values, types.int64[::1]
-    monkeypatch.setattr(target, "launch", lambda *launched, **layout: ptx(kernel, arguments))
+    monkeypatch.setattr(runtime, "launch", lambda *launched, **layout: ptx(kernel, arguments))
     desk = SimpleNamespace(takes=lambda arrays: True, put=lambda arrays, stream: arrays)
-    monkeypatch.setattr(target, "current", lambda: 0)
-    monkeypatch.setattr(target, "borrow", lambda kind, ordinal: desk)
+    monkeypatch.setattr(runtime, "current", lambda: 0)
+    monkeypatch.setattr(runtime, "borrow", lambda kind, ordinal: desk)
     with pytest.raises(TypeError) as caught:
         functions.launch(kernel, 1, None, [np.ones((1, 3))])
     assert str(caught.value).endswith(f": {reason}")

@@ -43,7 +43,7 @@ from calipers._execution import run as runs
 from calipers._execution import workers as pools
 from calipers._execution.checkpoint import digest
 from calipers._execution.run import task_rows
-from calipers._gradcheck import point as subjects
+from calipers._gradcheck import function_at_point as subjects
 from calipers._gradcheck import summary as entries
 from tests.data.derivative_functions import SIX
 
@@ -494,7 +494,7 @@ MPI = """
     from mpi4py import MPI
     from mpi4py.futures import MPIPoolExecutor
     import calipers
-    from calipers._execution.messages import Message
+    from calipers._execution.tasks import Message
     from tests.derivatives import test_distributed as t
 
     folder, x = sys.argv[1], t.X

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._execution.messages import _read
 from calipers._execution.run import Pace, run
+from calipers._execution.tasks import _read
 from tests.data.derivative_functions import (
     MANY,
     SIX,

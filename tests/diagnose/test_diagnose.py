@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._diagnose.error_units import Perturbations
+from calipers._diagnose.noise_level import Perturbations
 from tests.data.verdict_cases import CASES, REVIEWED, TRANSFORMS
 
 from .pairs import decided_right, decided_wrong

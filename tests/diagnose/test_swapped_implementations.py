@@ -5,7 +5,7 @@ import pytest
 
 import calipers
 from calipers._diagnose.callables import Budget, Implementation, Result
-from calipers._diagnose.error_units import Perturbations, is_stepwise
+from calipers._diagnose.noise_level import Perturbations, is_stepwise
 from tests.data.verdict_cases import CASES, HELD_OUT, REVIEWED
 
 from .pairs import decided_right, decided_wrong

@@ -19,7 +19,7 @@ import calipers
 from calipers._cli import installation as _warmup
 from calipers._cli import main
 from calipers._core import jit as _jit
-from calipers._files.pairs import is_ignored
+from calipers._files.compare import is_ignored
 from tests.data.terminal import on_a_terminal
 
 pytest.importorskip("click")
@@ -463,7 +463,7 @@ def test_small_limits_of_memory(files, run, monkeypatch):
     status, out, _ = run("compare", "x.npz", "y.npz", "--memory-limit", 1)
     assert status == 1
     assert f"x  {x.size} of {x.size} elements differ" in out
-    monkeypatch.setattr("calipers._files.entries.Plain.load", None)
+    monkeypatch.setattr("calipers._files.contents.Plain.load", None)
     assert run("compare", "x.npy", "x.npy", "--memory-limit", 1)[0] == 0
     assert run("compare", "x.npy", "x.npy")[0] == 2  # it would be loaded
     assert "--memory-limit" in trouble(run("compare", "x.npy", "x.npy", "--memory-limit", 0))
@@ -521,7 +521,7 @@ def test_a_file_that_cannot_be_read(files, run, monkeypatch):
     def denied(*args):
         raise PermissionError(13, "Permission denied", "a.npy")
 
-    monkeypatch.setattr("calipers._files.pairs.opened", denied)
+    monkeypatch.setattr("calipers._files.compare.opened", denied)
     assert run("compare", "a.npy", "b.npy")[2] == "calipers: a.npy: Permission denied\n"
 
 
@@ -531,7 +531,7 @@ def test_no_command(run):
 
 
 def test_an_error_that_nobody_foresaw(files, run, monkeypatch):
-    monkeypatch.setattr("calipers._files.trees.pairs_of", None)
+    monkeypatch.setattr("calipers._files.folders.pairs_of", None)
     assert trouble(run("compare", "a.npy", "b.npy")).startswith("TypeError: ")
 
 

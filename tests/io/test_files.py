@@ -23,10 +23,10 @@ import pytest
 from calipers._core.threads import children_with_safe_path
 from calipers._files import opening, worker
 from calipers._files import zarr as zarr_reader
-from calipers._files.entries import FileError, described, leads_out, printable, require_stored
+from calipers._files.compare import FileOptions, compare_files, is_ignored
+from calipers._files.contents import FileError, described, leads_out, printable, require_stored
+from calipers._files.folders import compare_pairs, listing, pairs_of
 from calipers._files.opening import opened
-from calipers._files.pairs import FileOptions, compare_files, is_ignored
-from calipers._files.trees import compare_pairs, listing, pairs_of
 from tests.data.file_mutants import saved, tensors
 from tests.data.peak_memory import PEAK
 
@@ -823,7 +823,7 @@ def test_names_shapes_and_dtypes(tmp_path):
 def test_other_shapes_are_not_read(tmp_path, monkeypatch):
     np.save(tmp_path / "a.npy", X)
     np.save(tmp_path / "b.npy", X.T)
-    monkeypatch.setattr("calipers._files.entries.Plain.load", None)
+    monkeypatch.setattr("calipers._files.contents.Plain.load", None)
     assert compared(tmp_path / "a.npy", tmp_path / "b.npy")[""].problems
 
 
@@ -867,7 +867,7 @@ def test_parts_say_what_the_whole_says(tmp_path, name, monkeypatch):
             WRITERS[name](path, {"w": z})
     whole = compared(tmp_path / "a" / name, tmp_path / "b" / name)
     for entry in "Plain", "Dataset":
-        monkeypatch.setattr(f"calipers._files.entries.{entry}.load", None)
+        monkeypatch.setattr(f"calipers._files.contents.{entry}.load", None)
     monkeypatch.setattr("calipers._files.npz.Deflated.load", None)
     parts = in_parts(tmp_path / "a" / name, tmp_path / "b" / name)
     assert whole.keys() == parts.keys()
@@ -924,7 +924,7 @@ def test_zip_bombs_are_harmless(tmp_path):
 BIG = """
     import json, os, struct, sys, tempfile
     import numpy as np
-    from calipers._files.pairs import FileOptions, compare_files
+    from calipers._files.compare import FileOptions, compare_files
 
     def compare(a, b):
         found = compare_files(a, b, "", FileOptions(memory_limit=limit), lambda share: None)
@@ -982,7 +982,7 @@ def test_what_is_stored_explains_what_is_claimed(tmp_path, monkeypatch):
     require_stored(1032 << 30, lambda: 1 << 30)
     with pytest.raises(FileError, match=r"claims 1033 GiB, of which 1024 MiB are stored"):
         require_stored(1033 << 30, lambda: 1 << 30)
-    monkeypatch.setattr("calipers._files.entries._FILLED", 1000)
+    monkeypatch.setattr("calipers._files.contents._FILLED", 1000)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = X
         file.create_dataset("zeros", (1000, 1000), "u1", compression="gzip")[:] = 0
@@ -1792,7 +1792,7 @@ def test_memory_has_a_limit():
     code = """
     import resource
     import numpy as np
-    from calipers._files.entries import described
+    from calipers._files.contents import described
     from calipers._files.worker import _MemoryLimit
     memory = _MemoryLimit()
     memory.set(1 << 50)

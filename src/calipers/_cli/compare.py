@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .._files.entries import described, one_line
+from .._files.contents import described, one_line
 from .output import DIFFERENT, SAME, TROUBLE, echo_json, echo_text, json_option
 
 if TYPE_CHECKING:
-    from .._files.pairs import FileOptions
-    from .._files.trees import FilesOutcome, Pair
+    from .._files.compare import FileOptions
+    from .._files.folders import FilesOutcome, Pair
 
 _PATH = click.Path(exists=True)
 # Bytes below which a bar would only flash.
@@ -94,8 +94,8 @@ def compare(
     # folder that it names. Files are compared without user code, which may need such settings.
     os.environ.setdefault("NUMBA_CACHE_DIR", "")
     from .._compare.tolerances import checked_options
-    from .._files.pairs import FileOptions
-    from .._files.trees import pairs_of
+    from .._files.compare import FileOptions
+    from .._files.folders import pairs_of
     from .output import as_dict, as_text, not_compared
 
     if (rtol is None) != (atol is None):
@@ -143,7 +143,7 @@ def compare(
 def _compare(pairs: "list[Pair]", outcome: "FilesOutcome", options: "FileOptions") -> None:
     """Compare all pairs, with a progress bar on a terminal if the files are large."""
     from .._core.jit import compilations
-    from .._files.trees import compare_pairs
+    from .._files.folders import compare_pairs
 
     total = sum(pair.size for pair in pairs)
     if total < _LONG or not sys.stderr.isatty():
@@ -162,7 +162,7 @@ def _status(outcome: "FilesOutcome") -> int:
 
 def _idle(outcome: "FilesOutcome", patterns: tuple[str, ...]) -> list[str]:
     """Return a note for each pattern that matched no name."""
-    from .._files.pairs import is_ignored
+    from .._files.compare import is_ignored
 
     if outcome.troubles:
         return []

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 import click
 
 from .. import __version__
-from .._files.entries import described, one_line
+from .._files.contents import described, one_line
 from .compare import compare
 from .doctor import doctor, warmup
 from .functions import diagnose, gradcheck

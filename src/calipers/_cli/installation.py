@@ -115,10 +115,10 @@ def _devices() -> str | list[str]:
     if numba.config.ENABLE_CUDASIM or "numba-cuda" not in versions():
         return _cuda()
     try:
-        target = import_module(".._cuda.target", __package__)
+        runtime = import_module(".._cuda.runtime", __package__)
     except ImportError as error:
         return str(error)
-    described: list[str] = target.describe_devices()
+    described: list[str] = runtime.describe_devices()
     return described
 
 

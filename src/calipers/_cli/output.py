@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .._files.entries import one_line, printable_text
+from .._files.contents import one_line, printable_text
 
 if TYPE_CHECKING:
     from .._compare.reports import Comparison
-    from .._files.trees import FilesOutcome
+    from .._files.folders import FilesOutcome
 
 # The last is what a shell reports after an interrupt: 128 and the number of the signal.
 SAME, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
@@ -96,7 +96,7 @@ def as_dict(outcome: "FilesOutcome", passed: bool) -> dict[str, Any]:
 
 def _leaf_as_dict(leaf: "Comparison") -> dict[str, Any]:
     """Return the fields of one report; an array that is missing has no shape and no dtype."""
-    from .._files.pairs import MISSING
+    from .._files.compare import MISSING
 
     fields = leaf.to_dict()
     for name in ("actual", "expected"):

@@ -13,10 +13,10 @@ from .._core.arrays import as_array, as_pair, in_memory, overrides_numpy
 from .._core.dtypes import is_comparable, working_dtypes
 from .._core.libraries import IN_MEMORY_TYPES, library_of, on_device
 from ..interop.frames import is_column, is_frame
-from ..interop.stores import field_names
 from ..interop.times import is_duration
 from ..interop.torch import Torch, difference, members, require_supported_layout
 from ..interop.units import UnitError, unit_of
+from ..interop.zarr_h5py import field_names
 from . import compare as comparison
 from .chunked import MEMORY_LIMIT, chunked_pair
 from .elementwise import as_alike_arrays, fast_all_close

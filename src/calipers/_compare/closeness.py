@@ -36,7 +36,7 @@ from ..interop.times import common_format, distances, in_ticks, is_duration, tim
 from ..interop.units import tolerance_in, unit_of
 from .chunked import MEMORY_LIMIT, chunked_pair, is_stream
 from .elementwise import PairKernel, as_alike_arrays, as_tolerances, fast_all_close, fast_each_close
-from .events import has_listeners, notify_mismatch
+from .listeners import has_listeners, notify_mismatch
 from .nested import have_named_parts
 
 _MaybeIndex = tuple[int, ...] | None

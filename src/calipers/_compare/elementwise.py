@@ -30,7 +30,7 @@ from .._core.dtypes import COMPLEX128, FLOAT64, DType, record_names, widest, wor
 from .._core.jit import Kernels
 from .._core.libraries import IN_MEMORY_TYPES, host_views
 from .._core.protocols import NDArray
-from .._execution.passes import SERIAL_BYTES, BlockCall, converted, fill, scan, scan_views
+from .._execution.block_passes import SERIAL_BYTES, BlockCall, converted, fill, scan, scan_views
 from .._kernels.closeness import (
     FIRST_MISMATCH,
     MASK,

@@ -29,7 +29,7 @@ from ..interop.units import UnitError, numbers_of
 from .chunked import MEMORY_LIMIT, chunked_pair
 from .closeness import _agree_by_compare, _MaybeIndex
 from .elementwise import equal_arrays, position_of_nonfinite
-from .events import notify_mismatch
+from .listeners import notify_mismatch
 from .nested import have_named_parts
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from .._core.arguments import attribute
 from .._core.dtypes import record_names
 from ..interop.frames import columns, is_column, is_frame, is_nested, to_list
-from ..interop.stores import H5py, Zarr, field_names, fields_of
 from ..interop.times import as_dtype_of_times
+from ..interop.zarr_h5py import H5py, Zarr, field_names, fields_of
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 

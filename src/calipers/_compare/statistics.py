@@ -27,7 +27,7 @@ from .._core.dtypes import (
     widest,
 )
 from .._core.protocols import NDArray
-from .._execution.passes import fold
+from .._execution.block_passes import fold
 from .._kernels.accumulators import (
     COUNTED,
     COUNTS,

@@ -11,19 +11,19 @@ from .._core.arrays import broadcast_shape, strengthen
 from .._core.dtypes import DType
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
-from . import target
+from . import runtime
 from .kernels.loading import CARRIERS
 
 
 class Operand(NamedTuple):
     """An array on a device; views of it are other operands of the same memory."""
 
-    memory: target.Memory  # of the first element, in the format that kernels read
+    memory: runtime.Memory  # of the first element, in the format that kernels read
     kind: str  # the name of the dtype
 
     @property
     def dtype(self) -> DType:
-        return target.bfloat16() if self.kind == "bfloat16" else np.dtype(self.kind)
+        return runtime.bfloat16() if self.kind == "bfloat16" else np.dtype(self.kind)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,7 +49,7 @@ class Operand(NamedTuple):
     @property
     def stream(self) -> Any:
         """The stream that fills the array."""
-        return target.stream(self.memory.stream)
+        return runtime.stream(self.memory.stream)
 
     def _placed(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> "Operand":
         address = self.memory.address + offset
@@ -70,11 +70,11 @@ class Operand(NamedTuple):
 
     def reshape(self, shape: tuple[int, ...]) -> "Operand":
         """View an array in C order as one of another shape."""
-        return self._placed(shape, target.contiguous(shape, self.itemsize))
+        return self._placed(shape, runtime.contiguous(shape, self.itemsize))
 
     def is_c_contiguous(self) -> bool:
         """Return True if elements lie in C order, without gaps."""
-        usual = target.contiguous(self.shape, self.itemsize)
+        usual = runtime.contiguous(self.shape, self.itemsize)
         lengths = zip(self.shape, self.strides, usual, strict=True)
         return all(n < 2 or stride == step for n, stride, step in lengths)
 
@@ -83,8 +83,8 @@ class Operand(NamedTuple):
         if self.size == 0:
             return np.empty(self.shape, self.dtype)
         source, layout = self.memory, memory_layout([self])
-        with target.on(source.ordinal):
-            memory = target.fetch_part(source, layout.starts[0], layout.counts[0], self.stream)
+        with runtime.on(source.ordinal):
+            memory = runtime.fetch_part(source, layout.starts[0], layout.counts[0], self.stream)
         steps = [s * self.itemsize for s in layout.steps[0][1:]]
         view = np.lib.stride_tricks.as_strided(memory[layout.steps[0][0] :], layout.shape, steps)
         return view.view(self.dtype).reshape(self.shape)
@@ -115,7 +115,7 @@ class MemoryLayout(NamedTuple):
     def vectors(self, operands: Sequence[Operand]) -> list[Any]:
         """Return the memory of each array as kernels take it."""
         parts = zip(operands, self.starts, self.counts, strict=True)
-        return [target.vector(o.memory, start, n) for o, start, n in parts]
+        return [runtime.vector(o.memory, start, n) for o, start, n in parts]
 
 
 def memory_layout(operands: Sequence[Operand], any_order: bool = False) -> MemoryLayout:
@@ -171,7 +171,7 @@ def operand(x: Any, name: str) -> Operand:
     library = library_of(x)
     try:
         view, kind, stream = (x, None, None) if library is None else library.on_device(x)
-        memory = target.memory_of(view, stream)
+        memory = runtime.memory_of(view, stream)
     except (TypeError, BufferError, NotImplementedError) as error:
         raise TypeError(f"{name}: {error}") from error
     except ValueError as error:
@@ -235,8 +235,8 @@ def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
         msg = f"{' and '.join(devices)}; move one of them to the other's device"
         raise TypeError(msg)
     if x.memory.stream != y.memory.stream:
-        with target.on(y.memory.ordinal):
-            target.order(x.stream, y.stream)
+        with runtime.on(y.memory.ordinal):
+            runtime.order(x.stream, y.stream)
     return x, y
 
 
@@ -257,8 +257,8 @@ def _number(x: Any, like: Operand) -> Operand:
 @lru_cache
 def _cached_scalar(dtype: DType, bits: bytes, ordinal: int) -> Operand:
     """Put a number on a device, where it stays: the same few numbers are used repeatedly."""
-    with target.on(ordinal):
-        scalar = operand(target.to_device(np.frombuffer(bits, dtype)), "a number")
+    with runtime.on(ordinal):
+        scalar = operand(runtime.to_device(np.frombuffer(bits, dtype)), "a number")
     return scalar._placed((), ())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._core.libraries import library_of
-from . import target
+from . import runtime
 from .arrays import Operand, common_shape, memory_layout, operand, operands
 from .kernels import closeness as kernels
 
@@ -18,7 +18,7 @@ from .kernels import closeness as kernels
 class Pending:
     """The pending result of a comparison on a device."""
 
-    def __init__(self, x: Operand, y: Operand, flag: target.Flag | None) -> None:
+    def __init__(self, x: Operand, y: Operand, flag: runtime.Flag | None) -> None:
         # The arrays are kept as long as the kernel may read them.
         self._arrays = x, y
         self._flag = flag
@@ -37,7 +37,7 @@ class Pending:
         flag = self._flag
         if flag is None:
             return True
-        with target.on(self._arrays[0].memory.ordinal):  # other threads call this, too
+        with runtime.on(self._arrays[0].memory.ordinal):  # other threads call this, too
             return flag.is_done() or self._flag is None  # it may have been given back meanwhile
 
     def result(self) -> bool:
@@ -45,9 +45,9 @@ class Pending:
         with self._taken:
             if self._flag is not None:
                 ordinal = self._arrays[0].memory.ordinal
-                with target.on(ordinal):
+                with runtime.on(ordinal):
                     self._answer = not self._flag.is_set()
-                target.give_back(self._flag, ordinal)
+                runtime.give_back(self._flag, ordinal)
                 self._flag = None
             return self._answer
 
@@ -64,16 +64,16 @@ def start_search(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bo
     size = prod(shape)
     if size == 0:
         return Pending(x, y, None)
-    with target.on(x.memory.ordinal):
+    with runtime.on(x.memory.ordinal):
         memory = memory_layout([o.broadcast(shape) for o in (x, y)], any_order=True)
         kinds, itemsize = (x.kind, y.kind), max(x.itemsize, y.itemsize)
         kernel, blocks = _search(kinds, itemsize, memory.flat, size, x.memory.ordinal)
-        flag = target.borrow(target.Flag, x.memory.ordinal)
+        flag = runtime.borrow(runtime.Flag, x.memory.ordinal)
         arrays = *memory.vectors((x, y)), memory.indexing, size
         numbers = rtol, atol, bool(equal_nan)
         signal = *flag.arrays, flag.next_call()
         stream = x.stream
-        target.launch(kernel, blocks, stream, *arrays, *numbers, *signal)
+        runtime.launch(kernel, blocks, stream, *arrays, *numbers, *signal)
         flag.follow(stream)
     return Pending(x, y, flag)
 
@@ -84,8 +84,8 @@ def _search(
 ) -> tuple[Any, int]:
     """Return the kernel for pairs of some kinds, and how many blocks of the current device."""
     n_blocks = kernels.searches(set(kinds), flat)
-    policy = target.policy(itemsize, flat, n_blocks)
-    blocks = target.blocks_of(size, policy.tile, policy.blocks)
+    policy = runtime.policy(itemsize, flat, n_blocks)
+    blocks = runtime.blocks_of(size, policy.tile, policy.blocks)
     return kernels.any_mismatch(kinds, flat, policy), blocks
 
 
@@ -96,9 +96,9 @@ def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
     shape = common_shape(x, y, ("a", "b"))
     like = a if library_of(a) else b
     library = library_of(like)
-    with target.on(x.memory.ordinal):
+    with runtime.on(x.memory.ordinal):
         pooled = None if library is None else library.empty(shape, like)
-        result = target.empty(shape, np.bool_) if pooled is None else pooled
+        result = runtime.empty(shape, np.bool_) if pooled is None else pooled
         out = operand(result, "the result")
         owners = x.memory.owner, y.memory.owner
         ordered = all(library_of(o) is library or hasattr(o, "__cuda_ndarray__") for o in owners)
@@ -121,10 +121,10 @@ def _mark_in_order(x: Operand, y: Operand, out: Operand, *rule: Any) -> None:
     """
     others = {o.memory.stream: o.stream for o in (y, out) if o.memory.stream != x.memory.stream}
     for stream in others.values():
-        target.order(x.stream, stream)
+        runtime.order(x.stream, stream)
     _mark(x, y, out, *rule)
     for stream in others.values():
-        target.order(stream, x.stream)
+        runtime.order(stream, x.stream)
 
 
 def _mark(
@@ -136,12 +136,12 @@ def _mark(
     memory = memory_layout([o.broadcast(out.shape) for o in (x, y)])
     kinds = x.kind, y.kind
     itemsize = max(kernels.LEAST_BYTES, x.itemsize, y.itemsize)
-    policy = target.policy(itemsize, memory.flat, kernels.masks(set(kinds), memory.flat))
+    policy = runtime.policy(itemsize, memory.flat, kernels.masks(set(kinds), memory.flat))
     kernel = kernels.mask(kinds, memory.flat, policy)
     arrays = *memory.vectors((x, y)), memory.indexing, out.size
-    filled = target.vector(out.memory, 0, out.size)
-    blocks = target.blocks_of(out.size, policy.tile, policy.blocks)
-    target.launch(kernel, blocks, x.stream, *arrays, *tolerances, bool(equal_nan), filled)
+    filled = runtime.vector(out.memory, 0, out.size)
+    blocks = runtime.blocks_of(out.size, policy.tile, policy.blocks)
+    runtime.launch(kernel, blocks, x.stream, *arrays, *tolerances, bool(equal_nan), filled)
 
 
 def array_equal(a: Any, b: Any, equal_nan: bool) -> bool:
@@ -156,19 +156,19 @@ def first_nonfinite(a: Any) -> int:
     x = operand(a, "a")
     if x.size == 0 or x.kind.startswith(("bool", "int", "uint")):
         return -1
-    with target.on(x.memory.ordinal):
+    with runtime.on(x.memory.ordinal):
         memory = memory_layout([x])
         n_blocks = kernels.searches(set(), memory.flat)  # one array takes less than two of any kind
         # Of one array twice as many elements are on their way in as many bytes.
-        policy = target.policy(max(kernels.LEAST_BYTES, x.itemsize // 2), memory.flat, n_blocks)
+        policy = runtime.policy(max(kernels.LEAST_BYTES, x.itemsize // 2), memory.flat, n_blocks)
         kernel = kernels.first_nonfinite(x.kind, memory.flat, policy)
-        desk = target.borrow(target.Desk, x.memory.ordinal)
+        desk = runtime.borrow(runtime.Desk, x.memory.ordinal)
         (lowest,) = desk.put([np.array([x.size], np.int64)], x.stream)
         arrays = *memory.vectors([x]), memory.indexing, x.size
-        blocks = target.blocks_of(x.size, policy.tile, policy.blocks)
-        target.launch(kernel, blocks, x.stream, *arrays, target.address_of(lowest))
+        blocks = runtime.blocks_of(x.size, policy.tile, policy.blocks)
+        runtime.launch(kernel, blocks, x.stream, *arrays, runtime.address_of(lowest))
         position = int(desk.bring(lowest, x.stream)[0])
-        target.give_back(desk, x.memory.ordinal)
+        runtime.give_back(desk, x.memory.ordinal)
     return position if position < x.size else -1
 
 

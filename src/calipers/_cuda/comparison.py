@@ -16,7 +16,7 @@ from .._core.dtypes import working_dtypes
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._kernels.accumulators import COUNTS, FIRST, LENGTH, LOWEST, RANGE, words_of
-from . import target
+from . import runtime
 from .arrays import MemoryLayout, Operand, common_shape, memory_layout, operands
 from .closeness import start_search
 from .kernels import comparison as kernels
@@ -51,27 +51,27 @@ def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
     held = tuple(numba.from_dtype(widened(dtype)) for dtype in pair.dtypes)
     kinds = a.kind, b.kind
     ndim = len(tally.axes)
-    with target.on(a.memory.ordinal):
+    with runtime.on(a.memory.ordinal):
         memory = memory_layout([a, b])
         itemsize = max(numba_type.bitwidth for numba_type in held) // 8
-        policy = target.policy(itemsize, memory.flat, kernels.TALLIES)
+        policy = runtime.policy(itemsize, memory.flat, kernels.TALLIES)
         arguments = *memory.vectors((a, b)), memory.indexing, a.size
         arguments = *arguments, *kernel_arguments(pair, rule)
         lengths = tuple(int(n) for n in tally.axes[:, LENGTH])
         starts = tuple(int(n) for n in tally.axes[:, COUNTS])
         zeros = np.zeros(kernels.AXES + tally.counts.size, np.int64)
         zeros[kernels.FINITE] = a.size  # kernels subtract those that are not
-        counts = target.to_device(zeros)
-        rows = target.blocks_of(a.size, policy.tile, policy.blocks)
+        counts = runtime.to_device(zeros)
+        rows = runtime.blocks_of(a.size, policy.tile, policy.blocks)
         width = kernels.N_POSITIONS + RANGE * ndim
-        numbers = target.empty((rows, kernels.NUMBERS), np.float64)
-        ulps = target.empty(rows, np.uint64)
-        where = target.empty((rows, width), np.int64)
+        numbers = runtime.empty((rows, kernels.NUMBERS), np.float64)
+        ulps = runtime.empty(rows, np.uint64)
+        where = runtime.empty((rows, width), np.int64)
         results = numbers, ulps, where
         kernel = kernels.tally(kinds, held, memory.flat, ndim, policy)
-        target.launch(kernel, rows, a.stream, *arguments, lengths, starts, counts, *results)
-        target.launch(kernels.conclude(ndim, policy), 1, a.stream, rows, *results)
-        parts = [target.fetch(x, a.stream) for x in (numbers[0], ulps[:1], where[0], counts)]
+        runtime.launch(kernel, rows, a.stream, *arguments, lengths, starts, counts, *results)
+        runtime.launch(kernels.conclude(ndim, policy), 1, a.stream, rows, *results)
+        parts = [runtime.fetch(x, a.stream) for x in (numbers[0], ulps[:1], where[0], counts)]
         _enter(tally, *parts)
         if tally["mismatches"]:
             tally.record["first"][0] = _first(
@@ -89,11 +89,11 @@ def _first(
     count: int,
 ) -> NDArray:
     """Return the positions of the first of `count` mismatches, found one by one."""
-    mismatches = target.to_device(np.full(FIRST, a.size))
+    mismatches = runtime.to_device(np.full(FIRST, a.size))
     kernel = kernels.next_mismatch(kinds, held, memory.flat)
     for k in range(min(FIRST, count)):
-        target.launch(kernel, target.blocks_of(a.size, 1), a.stream, *arguments, k, mismatches)
-    first = target.fetch(mismatches, a.stream)
+        runtime.launch(kernel, runtime.blocks_of(a.size, 1), a.stream, *arguments, k, mismatches)
+    first = runtime.fetch(mismatches, a.stream)
     return np.where(first < a.size, first, -1)
 
 
@@ -122,8 +122,8 @@ def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
     """Copy the pairs at some positions in C order to the host, as arrays of one element each."""
     if not positions:
         return []
-    with target.on(pair.a.memory.ordinal):
-        on_device = target.to_device(np.array(positions, np.int64))
+    with runtime.on(pair.a.memory.ordinal):
+        on_device = runtime.to_device(np.array(positions, np.int64))
         columns = [_gathered(x, on_device) for x in (pair.a, pair.b)]
     return [
         pair._replace(a=columns[0][k : k + 1], b=columns[1][k : k + 1])
@@ -133,7 +133,7 @@ def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
 
 def _gathered(x: Operand, positions: Any) -> NDArray:
     memory = memory_layout([x])
-    out = target.empty(positions.shape, x.memory.dtype)
+    out = runtime.empty(positions.shape, x.memory.dtype)
     kernel = kernels.gather(x.kind, memory.flat)
-    target.launch(kernel, 1, x.stream, *memory.vectors([x]), memory.indexing, positions, out)
-    return target.fetch(out, x.stream).view(x.dtype)
+    runtime.launch(kernel, 1, x.stream, *memory.vectors([x]), memory.indexing, positions, out)
+    return runtime.fetch(out, x.stream).view(x.dtype)

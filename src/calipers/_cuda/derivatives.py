@@ -15,7 +15,7 @@ from .._derivatives.solve import as_host_array, as_point, require_memory
 from .._derivatives.steps import METHODS, modes_of, plan_steps
 from .._execution.run import Progress
 from .._gradcheck.adapt import CheckArguments
-from . import target
+from . import runtime
 from .arrays import operand
 from .functions import DeviceFunction, LaunchedFunction, arguments, compiled, launch
 from .kernels import differences as kernels
@@ -28,7 +28,7 @@ def on_host(check: CheckArguments, out_like: Any, inplace: Any) -> tuple[CheckAr
     A function compiled for a device, or one that fills arrays there, is launched; any other is
     called with arrays on the device.
     """
-    target.require_device()
+    runtime.require_device()
     inputs = check.several
     whole = (*inputs, *check.args)
     away = [k for k, x in enumerate(whole) if on_device(x=x)]
@@ -81,7 +81,7 @@ def as_host(f: Any, x: Any, options: Options) -> tuple[Any, Any, Options]:
     position: Any = options.argnums
     away = on_device(x=x)
     if not away:
-        target.require_device()
+        runtime.require_device()
     library = library_of(x)
     takes_arrays = options.batched or (options.out_like is None and not is_device_function(f))
     if takes_arrays and away and library is not None:
@@ -113,8 +113,8 @@ def at_home(value: Any, x: Any) -> Any:
     library = library_of(x)
     if library is not None:
         return library.put(np.asarray(value, order="C"), x)
-    with target.on(operand(x, "x").memory.ordinal):
-        return target.to_device(np.asarray(value, order="C"))
+    with runtime.on(operand(x, "x").memory.ordinal):
+        return runtime.to_device(np.asarray(value, order="C"))
 
 
 class _Differentiation(NamedTuple):
@@ -138,7 +138,7 @@ def jacobian(f: Callable[..., Any], x: Any, options: Options) -> Any:
     fills = options.out_like is not None and options.method in METHODS and not options.batched
     if not fills or options.sparsity is not None or options.kwargs:
         return None
-    target.require_device()
+    runtime.require_device()
     away = on_device(x=x)
     source = operand(x, "x") if away else None
     point, scalar = as_point(source.to_host() if source else x)
@@ -149,17 +149,17 @@ def jacobian(f: Callable[..., Any], x: Any, options: Options) -> Any:
     if like.ndim == 0 and not options.rowwise:
         msg = "out_like has no axis, and a function on a device fills an array: pass shape (1,)"
         raise ValueError(msg)
-    with target.on(source.memory.ordinal if source else 0):
+    with runtime.on(source.memory.ordinal if source else 0):
         limit = options.memory_limit
         if limit is None:
-            limit = target.memory_for(like.size * point.size * like.itemsize)
+            limit = runtime.memory_for(like.size * point.size * like.itemsize)
     require_memory(like.size, point.size, like.itemsize, limit)
     chosen = options.method, options.step, options.scale, options.bounds
     steps = plan_steps(point, REAL, like.dtype, *chosen)
     progress = Progress(options.progress, point.size)
     try:
-        with target.on(source.memory.ordinal if source else 0):
-            stream = source.stream if source else target.stream(0)
+        with runtime.on(source.memory.ordinal if source else 0):
+            stream = source.stream if source else runtime.stream(0)
             table, _ = steps.tables(point, 1, 0, point.size)
             k: Any = options.argnums
             others = arguments(options.args[:k], stream), arguments(options.args[k:], stream)
@@ -167,7 +167,7 @@ def jacobian(f: Callable[..., Any], x: Any, options: Options) -> Any:
             result = differentiate(_Differentiation(f, point, table, others, like, stream, limit))
             progress.add(point.size)
             if not away:
-                return target.fetch(result, stream)
+                return runtime.fetch(result, stream)
             stream.synchronize()
     finally:
         progress.close()
@@ -179,15 +179,15 @@ def _columns(problem: _Differentiation) -> Any:
     """Return the Jacobian of ``f(x, out)``."""
     f, x, table, others, like, stream, limit = problem
     m, n = like.size, x.size
-    whole = target.empty((m, n), like.dtype)
+    whole = runtime.empty((m, n), like.dtype)
     several = table.shape[1] > 1
     bytes_per_lane = n * x.itemsize + (2 if several else 1) * m * like.itemsize
     most = max(1, int(limit) // _SHARE // max(1, bytes_per_lane))
-    lanes = max(1, min(n, target.resident() * target.threads(), most))
-    copies = target.empty((n, lanes), x.dtype)
-    lower = target.empty((m, lanes), like.dtype)
-    upper = target.empty((m, lanes), like.dtype) if several else lower
-    blocks, each = target.spread(lanes)
+    lanes = max(1, min(n, runtime.resident() * runtime.threads(), most))
+    copies = runtime.empty((n, lanes), x.dtype)
+    lower = runtime.empty((m, lanes), like.dtype)
+    upper = runtime.empty((m, lanes), like.dtype) if several else lower
+    blocks, each = runtime.spread(lanes)
     shaped = [
         copies.reshape(*x.shape, lanes),
         *(y.reshape(*like.shape, lanes) for y in (upper, lower)),
@@ -203,26 +203,26 @@ def _rows(problem: _Differentiation) -> Any:
     """Return the Jacobian of ``f(i, x)``: a view of its transpose."""
     f, x, table, others, like, stream, limit = problem
     m, n, dtype = like.size, x.size, like.dtype.newbyteorder("=")
-    transposed = target.empty((n, m), dtype)
+    transposed = runtime.empty((n, m), dtype)
     shared = x.nbytes if x.ndim == 1 and x.nbytes <= _SHARED_BYTES else 0
     kernel = kernels.compute_rows(compiled(f), x.dtype.name, dtype.name, bool(shared))
     rows = 2 if table.shape[1] > 1 else int(np.any(table[1, 0] == x.reshape(-1)))
     bytes_per_block = (0 if shared else x.nbytes) + rows * like.nbytes
     most = max(1, int(limit) // _SHARE // max(1, bytes_per_block))
-    blocks = max(1, min(n, target.resident_of(kernel, shared), most))
+    blocks = max(1, min(n, runtime.resident_of(kernel, shared), most))
     # What the kernel does not use is no memory of its own.
-    buffer = target.empty((rows * blocks, m), dtype) if rows else transposed
+    buffer = runtime.empty((rows * blocks, m), dtype) if rows else transposed
     copies: Any = ()
     coords: Any = ()
     if not shared:
-        coords = target.empty((blocks, n), x.dtype)
+        coords = runtime.empty((blocks, n), x.dtype)
         copies = coords.reshape(blocks, *x.shape)
     sizes = blocks, n, m, table.shape[1]
-    filled = target.address_of(buffer), target.address_of(transposed)
+    filled = runtime.address_of(buffer), runtime.address_of(transposed)
     parts = *others, *sizes, copies, coords, *filled
     here = [x.reshape(-1), table]
     launch(kernel, blocks, stream, here, *parts, by_address=True, shared=shared)
     size = like.itemsize
-    strides = (*target.contiguous(like.shape, size), *target.contiguous(x.shape, m * size))
-    memory = target.memory_of(transposed)
-    return target.view(transposed, memory.address, dtype, (*like.shape, *x.shape), strides)
+    strides = (*runtime.contiguous(like.shape, size), *runtime.contiguous(x.shape, m * size))
+    memory = runtime.memory_of(transposed)
+    return runtime.view(transposed, memory.address, dtype, (*like.shape, *x.shape), strides)

@@ -11,7 +11,7 @@ from numba.core.errors import NumbaError
 from .._core.arguments import is_weak
 from .._core.libraries import is_device_function, library_of, on_device
 from .._core.protocols import NDArray
-from . import target
+from . import runtime
 from .arrays import operand
 from .kernels import differences as kernels
 
@@ -21,7 +21,7 @@ _CACHED_FUNCTIONS = 64  # compiled functions that stay in memory, the latest one
 @lru_cache(_CACHED_FUNCTIONS)
 def compiled(f: Callable[..., Any]) -> Any:
     """Return a function compiled for the device, as its kernels call it."""
-    return f if is_device_function(f) else target.device_function(f)
+    return f if is_device_function(f) else runtime.device_function(f)
 
 
 class LaunchedFunction:
@@ -50,16 +50,16 @@ class LaunchedFunction:
             msg = "x has no axis, and a function on a device takes an array: pass x of shape (1,)"
             raise ValueError(msg)
         count, size = len(points), prod(self._shape)
-        with target.on(self._ordinal):
-            stream = target.stream(0)
-            values = target.empty((count, *self._shape), self._dtype)
+        with runtime.on(self._ordinal):
+            stream = runtime.stream(0)
+            values = runtime.empty((count, *self._shape), self._dtype)
             out, work = values, count
             if self._rowwise:
                 out, work = values.reshape(count, size), count * size
             others = arguments(args[:k], stream), arguments(args[k + 1 :], stream)
-            blocks = target.blocks_of(work, target.threads())
+            blocks = runtime.blocks_of(work, runtime.threads())
             launch(self._kernel, blocks, stream, [points], *others, out)
-            return target.fetch(values, stream)
+            return runtime.fetch(values, stream)
 
 
 class DeviceFunction:
@@ -85,14 +85,14 @@ class DeviceFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the function's results, as arrays on the host."""
-        with target.on(self.ordinal):
+        with runtime.on(self.ordinal):
             sent = [
                 self._send(x) if k in self._positions or k >= self._count else x
                 for k, x in enumerate(args)
             ]
             y = None
             if self.launched:
-                stream = target.stream(0)
+                stream = runtime.stream(0)
                 # They are waited for: the library may read on a stream of its own.
                 kernel, inputs = kernels.once(compiled(self._f)), arguments(tuple(sent), stream)
                 launch(kernel, 1, stream, [], inputs)
@@ -116,7 +116,7 @@ class DeviceFunction:
             return x
         if self._library is not None:
             return self._library.put(x, self._like)
-        return target.to_device(np.asarray(x, order="C"))
+        return runtime.to_device(np.asarray(x, order="C"))
 
     def _bring(self, y: Any) -> Any:
         if isinstance(y, (tuple, list)):
@@ -141,21 +141,21 @@ def launch(
 
     Its first arguments are copies of the host's `arrays`, or their addresses.
     """
-    ordinal = target.current()
-    desk = target.borrow(target.Desk, ordinal)
+    ordinal = runtime.current()
+    desk = runtime.borrow(runtime.Desk, ordinal)
     status = np.zeros(2, np.int64)
     few = desk.takes([status, *arrays])
     there, *sent = desk.put([status, *arrays] if few else [status], stream)
     if not few:
-        sent = [target.to_device(x) for x in arrays]
-    pointers = [target.address_of(x) for x in (*sent, there)] if by_address else [*sent, there]
+        sent = [runtime.to_device(x) for x in arrays]
+    pointers = [runtime.address_of(x) for x in (*sent, there)] if by_address else [*sent, there]
     try:
-        target.launch(kernel, blocks, stream, *pointers[:-1], *arguments, pointers[-1], **layout)
+        runtime.launch(kernel, blocks, stream, *pointers[:-1], *arguments, pointers[-1], **layout)
     except NumbaError as error:
         msg = f"f cannot be compiled for a device with arguments of these types: {_reason(error)}"
         raise TypeError(msg) from error
     changed, unfinished = desk.bring(there, stream)
-    target.give_back(desk, ordinal)
+    runtime.give_back(desk, ordinal)
     if unfinished:
         msg = "f raised an error on the device, which cannot report it: call f on the host"
         raise RuntimeError(msg)
@@ -186,18 +186,18 @@ def _argument(x: Any, stream: Any) -> Any:
     if is_weak(x) or isinstance(x, np.generic):
         return x
     if not on_device(x=x):
-        return target.to_device(np.asarray(x, order="C"))
+        return runtime.to_device(np.asarray(x, order="C"))
     array = operand(x, "an argument of f")
     memory = array.memory
-    if memory.ordinal != target.current():
+    if memory.ordinal != runtime.current():
         msg = f"an argument of f is on device {memory.ordinal}, and f runs on device "
-        msg += f"{target.current()}: move one of them to the other's device"
+        msg += f"{runtime.current()}: move one of them to the other's device"
         raise TypeError(msg)
     if array.stream is not stream:
-        target.order(stream, array.stream)
+        runtime.order(stream, array.stream)
     if array.kind == "bfloat16":
         msg = "an argument of f has dtype bfloat16, which compiled functions do not support: "
         msg += "convert it to float32"
         raise TypeError(msg)
     dtype = np.dtype(array.kind)
-    return target.view(memory.owner, memory.address, dtype, memory.shape, memory.strides)
+    return runtime.view(memory.owner, memory.address, dtype, memory.shape, memory.strides)

@@ -7,7 +7,7 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._execution.messages import Buffers
+from .._execution.tasks import Buffers
 from .._kernels.differences import CONVERGED, NOISY
 from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, MEASURE_LENGTHS, START, StepLimits
 from .._kernels.ladder_extrapolate import N_ESTIMATES, ROWS, STATE, Workspace

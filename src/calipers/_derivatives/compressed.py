@@ -9,7 +9,7 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._execution.messages import Buffers
+from .._execution.tasks import Buffers
 from .._kernels.differences import COLORED
 from .._kernels.ladder_extrapolate import STATE
 from .adaptive import CALLS_PER_COLUMN, SCRATCH_BYTES, extrapolate, scratch_of

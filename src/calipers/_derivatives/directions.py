@@ -8,8 +8,8 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._execution.messages import Buffers
 from .._execution.run import run
+from .._execution.tasks import Buffers
 from .._kernels.ladder_extrapolate import STATE
 from .adaptive import ExtrapolatedColumns, extrapolate, lengths_of
 from .fixed_step import UNDEFINED, Columns, lost_step

@@ -11,7 +11,7 @@ import numpy as np
 from .._compare.elementwise import equal_arrays
 from .._core.dtypes import as_real_vector, real_parts
 from .._core.protocols import NDArray
-from .._execution.messages import Buffers
+from .._execution.tasks import Buffers
 from .._kernels.differences import COLUMNS, EXCLUDED, FIXED, IMAGINARY_COLUMNS, LOST
 from .compiled import Native
 from .function import Problem

@@ -15,7 +15,7 @@ from .._core.arrays import as_array
 from .._core.dtypes import as_real_vector, real_parts
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
-from .._execution.messages import user_callable
+from .._execution.tasks import user_callable
 from .compiled import CallForm, Native, kind_of, native_form
 
 REAL, HOLOMORPHIC, WIRTINGER, IMAGINARY = "real", "holomorphic", "wirtinger", "imaginary"

@@ -15,8 +15,8 @@ from .._core.jit import work_clock
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, HessianOptions, Method
 from .._execution.checkpoint import Checkpoint
-from .._execution.messages import Buffers
 from .._execution.run import Progress, run_parts
+from .._execution.tasks import Buffers
 from .._kernels.differences import ALIASED, BOUNDED, CONVERGED, EXCLUDED, NOISY, NONSMOOTH
 from .._kernels.ladder_extrapolate import STATE
 from .adaptive import CALLS_PER_COLUMN, ExtrapolatedColumns, extrapolate, initial_states, lengths_of

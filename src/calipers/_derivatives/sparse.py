@@ -10,8 +10,8 @@ from .._core.dtypes import as_real_vector
 from .._core.jit import work_clock
 from .._core.protocols import NDArray
 from .._execution.checkpoint import Checkpoint
-from .._execution.messages import Buffers
 from .._execution.run import Progress, run, run_parts
+from .._execution.tasks import Buffers
 from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.ladder_extrapolate import STATE
 from ..interop import sparse_inputs as scipy_sparse

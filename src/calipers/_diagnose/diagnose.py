@@ -17,7 +17,6 @@ from .._core.dtypes import ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, Widens
 from .callables import Budget, BudgetError, Implementation, Result
-from .error_units import ErrorNorms, error_norms, finite_rms
 from .evidence import Evidence
 from .inputs import (
     NestedInputs,
@@ -28,6 +27,7 @@ from .inputs import (
     longest_axis,
 )
 from .isolate import run_in_process
+from .noise_level import ErrorNorms, error_norms, finite_rms
 from .report import Diagnosis, build_diagnosis
 from .rules import decide, with_integers_as_numbers
 from .verdict import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict, Worst

@@ -10,7 +10,9 @@ import numpy as np
 from .._core.dtypes import FORMATS
 from .._core.protocols import NDArray
 from .callables import Implementation, Result, comparable
-from .error_units import (
+from .implementations import ImplementationPair
+from .inputs import is_perturbable, is_wide, to_higher_precision
+from .noise_level import (
     N_PERTURBATIONS,
     ErrorNorms,
     NoiseLevel,
@@ -24,8 +26,6 @@ from .error_units import (
     result_roundoffs,
     worst_error_norms,
 )
-from .implementations import ImplementationPair
-from .inputs import is_perturbable, is_wide, to_higher_precision
 from .verdict import FAR, HALF, LARGE_DIFFERENCE
 
 _CAST_PERTURBATION = 0.3  # ulp: a perturbation that rounding to the format removes

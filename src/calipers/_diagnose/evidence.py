@@ -12,7 +12,8 @@ import numpy as np
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .callables import BudgetError, Result, comparable
-from .error_units import (
+from .errors import Errors
+from .noise_level import (
     ErrorNorms,
     cosine,
     difference,
@@ -20,7 +21,6 @@ from .error_units import (
     perturbation_rms,
     worst_error_norms,
 )
-from .errors import Errors
 from .verdict import (
     COARSEST,
     FEW_REDRAWN,

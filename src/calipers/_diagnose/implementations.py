@@ -11,8 +11,8 @@ import numpy as np
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .callables import Implementation, Result, comparable
-from .error_units import ErrorNorms, Perturbations, difference, finite_rms, largest_finite
 from .inputs import perturbable
+from .noise_level import ErrorNorms, Perturbations, difference, finite_rms, largest_finite
 from .verdict import ALONE
 
 

@@ -16,8 +16,8 @@ from .._core.environment import fingerprint
 from .._core.protocols import NDArray
 from .._core.report import Report
 from .callables import BudgetError, comparable
-from .error_units import ErrorNorms, finite_rms
 from .evidence import Evidence
+from .noise_level import ErrorNorms, finite_rms
 from .text import again, details, headline, inputs_text, names_in_code, text_of
 from .verdict import (
     BUG,

@@ -11,7 +11,7 @@ from .._core.arrays import as_array
 from .._core.dtypes import FLOAT32, FLOAT64, FORMATS, DType
 from .._core.libraries import library_of, require_host
 from .._core.protocols import NDArray
-from .._execution.passes import scan
+from .._execution.block_passes import scan
 from .._kernels.emulation import ROUND_EACH
 
 

@@ -21,8 +21,8 @@ from .._core.report import (
     wrapped,
     wrapped_code,
 )
-from .error_units import difference
 from .inputs import is_perturbable
+from .noise_level import difference
 from .verdict import AMPLIFIED, BUG, NONDETERMINISTIC, RAISES, RANGE, REDUCED, SUSPECT, UNSTABLE
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from numba.core.dispatcher import Dispatcher
 
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
-from .messages import Buffers, Span, Work
+from .tasks import Buffers, Span, Work
 
 # Parts of a fingerprint, most specific first, and the description of a difference.
 DIFFERENCES = {

@@ -14,7 +14,7 @@ from .._core.arguments import warn
 from .._core.protocols import NDArray
 from .._core.threads import first_result, get_num_threads
 from .checkpoint import Checkpoint, missing
-from .messages import Buffers, NativeCode, Span, Work
+from .tasks import Buffers, NativeCode, Span, Work
 from .workers import StoreRows, open_pool, replacement_pool
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._core.threads import get_num_threads, submitted, threads
-from .messages import (
+from .tasks import (
     Buffers,
     Message,
     Part,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .entries import Contents, FileError, Loaded, joined, text
+from .contents import Contents, FileError, Loaded, joined, text
 
 _FIRST_LINE = 1 << 20  # characters of a line that are read to recognize the delimiter
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)

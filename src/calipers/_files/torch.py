@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..interop.torch import Torch
-from .entries import Contents, FileError, Loaded, joined, require_stored, text
+from .contents import Contents, FileError, Loaded, joined, require_stored, text
 from .npz import start_of
 
 # Earlier versions can run code although they load weights only: CVE-2025-32434.

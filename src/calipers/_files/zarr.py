@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arguments import ZARR_MARKS, is_zarr_store
-from .entries import (
+from .contents import (
     Contents,
     Dataset,
     FileError,

@@ -35,8 +35,8 @@ from .containers import (
     is_array,
 )
 from .flatten import NO_INDICES, has_differences, has_fractions, labels_of, segments_of
+from .function_at_point import FunctionAtPoint, Labels, names_of, no_batches
 from .numerical_gradient import NumericalGradient
-from .point import FunctionAtPoint, Labels, names_of, no_batches
 
 _LIBRARIES: tuple[FunctionLibrary, ...] = (TorchFunctions(), JaxFunctions())
 

@@ -17,8 +17,8 @@ from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .calls import InPlace, noncontiguous, private
 from .flatten import Segment, WrongFormError, picked, real_rows, real_vector, require_zero
+from .function_at_point import FunctionAtPoint
 from .jacobian_storage import compact
-from .point import FunctionAtPoint
 
 
 def as_matrix(result: Any, subject: FunctionAtPoint, conjugate: bool, strict: bool) -> Any:

@@ -12,8 +12,8 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.fixed_step import aligned
 from .._derivatives.function import REAL, WIRTINGER, Problem
-from .._execution.messages import Buffers
 from .._execution.run import run
+from .._execution.tasks import Buffers
 from .._kernels.gradcheck import AT_POINTS
 from .analytic import AnalyticDerivative
 from .calls import InPlace, private

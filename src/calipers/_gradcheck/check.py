@@ -21,11 +21,11 @@ from .columns import Jacobian, Sizes, jacobian_of
 from .entry_rules import FAIL, PASS, VERDICTS, Rule, default_resolution
 from .fast_mode import is_moderate, project
 from .flatten import WrongFormError, has_differences
+from .function_at_point import FunctionAtPoint, without_warnings_of_batches
 from .linearity import linearity
 from .numerical import ExecutionPolicy, FiniteDifferences, plan_differences
 from .options import Settings
 from .perturb import rounding_only_entries
-from .point import FunctionAtPoint, without_warnings_of_batches
 from .report import CalipersWarning, GradcheckReport, answer
 from .summary import CheckOutcome, FlaggedEntries
 

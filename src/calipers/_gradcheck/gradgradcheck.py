@@ -21,9 +21,9 @@ from .check import run_check
 from .containers import holds_arrays
 from .entry_rules import FAIL
 from .flatten import labels_of
+from .function_at_point import Labels, names_of
 from .numerical_gradient import NumericalGradient
 from .options import Settings, for_each, positions_of, require_functions, steps_for
-from .point import Labels, names_of
 from .report import GradcheckReport, answer
 from .second_order import (
     Gradient,

@@ -12,9 +12,9 @@ from .analytic import AnalyticDerivative
 from .calls import InPlace, private
 from .entry_rules import all_agree, least_normal
 from .flatten import WrongFormError, as_outputs, largest_by_segment, norm, real_vector
+from .function_at_point import FunctionAtPoint
 from .jacobian_storage import entries_of_both
 from .perturb import perturbation_error
-from .point import FunctionAtPoint
 
 # Rounding in sums of n terms grows as sqrt(n); this bounds the constant of derivatives, in eps.
 ROUNDING = 256.0

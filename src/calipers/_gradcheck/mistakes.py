@@ -10,9 +10,9 @@ from .._core.protocols import NDArray
 from .columns import Jacobian, select_columns
 from .entry_rules import FAIL, default_resolution
 from .flatten import Segment, segment_at
-from .mistake_patterns import CLOSE, assigned, blocks_agree, explains, row_or_column_mistake
-from .point import FunctionAtPoint
+from .function_at_point import FunctionAtPoint
 from .report_data import Entry
+from .row_mistakes import CLOSE, assigned, blocks_agree, explains, row_or_column_mistake
 
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
 _MOST_DECOMPOSED = 1 << 18  # entries of the largest block whose rank is computed

@@ -31,14 +31,14 @@ from .._derivatives.steps import (
     small_of,
 )
 from .._execution.checkpoint import Checkpoint
-from .._execution.messages import Work
 from .._execution.run import Progress, run, run_parts
+from .._execution.tasks import Work
 from .._execution.workers import StoreRows
 from .._kernels.ladder import NATURAL_LENGTH
 from .entry_rules import Rule, rounding_of
 from .flatten import Segment
+from .function_at_point import FunctionAtPoint
 from .numerical_gradient import NumericalGradient
-from .point import FunctionAtPoint
 from .refine import SOME, Below, Refinement
 
 _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two and four

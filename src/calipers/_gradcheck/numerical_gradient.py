@@ -12,7 +12,7 @@ from .._derivatives.hessian import MixedDifferences, mixed_differences
 from .._derivatives.options import Options
 from .._derivatives.solve import RowResults, differentiate_dense, prepare, shaped, steps_of
 from .._derivatives.steps import Steps
-from .._execution.messages import Buffers
+from .._execution.tasks import Buffers
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from .basis_vectors import unit_vector
 from .columns import Sizes
 from .entry_rules import FAIL, PASS, SURE, Rule, few_roundings
 from .flatten import largest_by_segment, moduli
-from .point import FunctionAtPoint
+from .function_at_point import FunctionAtPoint
 from .summary import FlaggedEntries
 
 Move = Callable[[NDArray], NDArray]

@@ -18,7 +18,7 @@ from .._derivatives.fixed_step_error import (
 )
 from .._derivatives.function import Problem
 from .._derivatives.steps import Steps
-from .._execution.messages import Buffers
+from .._execution.tasks import Buffers
 from .._kernels.differences import FIXED
 from .._kernels.gradcheck import AT_POINTS
 from .entry_rules import POSITIONS

@@ -17,10 +17,10 @@ from .analytic import AnalyticDerivative
 from .calls import noncontiguous
 from .entry_rules import few_roundings
 from .flatten import WrongFormError, norm, picked
+from .function_at_point import FunctionAtPoint
 from .invariants import ROUNDING, cancelled, largest_difference
 from .options import require_tested
 from .perturb import Move, perturbation_error, rounding_magnitude
-from .point import FunctionAtPoint
 
 _RETURNS = "the first derivative is vjp=, and functions return their results"
 _OF_FIRST = {

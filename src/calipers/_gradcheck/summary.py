@@ -16,9 +16,9 @@ from .calls import Call, in_float64
 from .columns import Jacobian
 from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, default_resolution
 from .flatten import Segment, segment_at
+from .function_at_point import FunctionAtPoint
 from .mistakes import BlockDiagnosis
 from .numerical import FiniteDifferences
-from .point import FunctionAtPoint
 from .report_data import Entry
 from .text import measured
 

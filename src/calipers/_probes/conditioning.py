@@ -11,8 +11,8 @@ from .._core.arrays import as_dense_array
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .._diagnose.error_units import result_roundoffs
 from .._diagnose.inputs import infer_precision
+from .._diagnose.noise_level import result_roundoffs
 from .trials import ProbedFunction
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from .._diagnose.round_to_format import (
     round_array,
     storage_dtype,
 )
-from .._execution.passes import fold
+from .._execution.block_passes import fold
 from .._kernels.emulation import CENSUS, MULTIPLY
 
 __all__ = ["Denormals", "denormals", "emulate", "emulated_matmul"]

@@ -14,8 +14,8 @@ from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .._core.report import Report
 from .._diagnose.callables import Result, join_or_none, one_line_error
-from .._diagnose.error_units import difference
 from .._diagnose.inputs import HIGHER_PRECISION, as_inputs, is_perturbable
+from .._diagnose.noise_level import difference
 from .trials import unlimited_implementation
 
 

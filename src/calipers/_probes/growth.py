@@ -16,7 +16,6 @@ from .._core.protocols import NDArray
 from .._core.report import Report, name_in_code, wrapped_code
 from .._core.types import PyTree
 from .._diagnose.callables import Result, comparable, describe_name_mismatch
-from .._diagnose.error_units import difference, finite_rms
 from .._diagnose.inputs import (
     NestedInputs,
     checked_inputs,
@@ -26,6 +25,7 @@ from .._diagnose.inputs import (
     is_wide,
     to_higher_precision,
 )
+from .._diagnose.noise_level import difference, finite_rms
 from .._diagnose.text import names_in_code
 from .trials import unlimited_implementation
 

@@ -26,7 +26,6 @@ from .._diagnose.callables import (
     one_line_error,
     raw_bytes,
 )
-from .._diagnose.error_units import difference, error_norms, result_roundoffs
 from .._diagnose.evidence import Evidence
 from .._diagnose.inputs import (
     NestedInputs,
@@ -38,6 +37,7 @@ from .._diagnose.inputs import (
     misaligned,
     to_higher_precision,
 )
+from .._diagnose.noise_level import difference, error_norms, result_roundoffs
 from .._diagnose.verdict import ALONE, FAR, as_multiple
 
 _MAX_LINES = 20  # lines of text, after which trials are not listed

@@ -11,7 +11,7 @@ from numba import cuda
 
 import calipers
 from calipers._core import libraries as _libraries
-from calipers._cuda import target
+from calipers._cuda import runtime
 from tests.data.closeness_cases import EDGE
 
 DTYPES = [
@@ -30,7 +30,7 @@ DTYPES = [
     "uint64",
     "bool",
 ]
-TILE = target.policy(8, True, 1).tile
+TILE = runtime.policy(8, True, 1).tile
 
 
 def drawn(dtype, size, seed=0):
@@ -43,7 +43,7 @@ def drawn(dtype, size, seed=0):
 
 def sent(x):
     """Copy an array to the device; Numba's own copies no bfloat16, and views bits as such."""
-    if x.dtype != ml_dtypes.bfloat16 or target.SIMULATOR:
+    if x.dtype != ml_dtypes.bfloat16 or runtime.SIMULATOR:
         return cuda.to_device(x)
     return cuda.to_device(x.view(np.uint16)).view(x.dtype)
 
@@ -277,11 +277,11 @@ def test_answers_that_nobody_asks_for_give_their_flag_back():
     """They wait for their kernel, which reads arrays that would be others' otherwise."""
     x = cuda.to_device(np.zeros(5))
     calipers.allclose_async(x, x).result()
-    before = list(target._spare[target.Flag, 0])
+    before = list(runtime._spare[runtime.Flag, 0])
     assert before
     for _ in range(3):
         calipers.allclose_async(x, x)
-    assert target._spare[target.Flag, 0] == before
+    assert runtime._spare[runtime.Flag, 0] == before
 
 
 def test_the_rule_in_a_users_own_kernel():
@@ -293,7 +293,7 @@ def test_the_rule_in_a_users_own_kernel():
 
     a, b = np.array([1.0, 1.0, np.nan]), np.array([1.0009, 1.002, np.nan])
     out = cuda.device_array(3, np.bool_)
-    kernel[target._LEAST_BLOCKS, 8](cuda.to_device(a), cuda.to_device(b), out)
+    kernel[runtime._LEAST_BLOCKS, 8](cuda.to_device(a), cuda.to_device(b), out)
     assert out.copy_to_host().tolist() == [True, False, False]
 
 
@@ -323,7 +323,7 @@ def test_whole_arrays_in_a_users_own_kernel(name):
 
     a, b = WHOLE[name]
     out = cuda.device_array(3, np.bool_)
-    kernel[target._LEAST_BLOCKS, 8](cuda.to_device(a), cuda.to_device(b), out)
+    kernel[runtime._LEAST_BLOCKS, 8](cuda.to_device(a), cuda.to_device(b), out)
     expected = [
         np.allclose(a, b),
         np.allclose(a[::-1], b[::-1], 0.0, 1e-2, True),
@@ -341,7 +341,7 @@ def test_binary32_and_numbers_beside_it():
     assert both(x, x.copy(), rtol=-1.0, atol=-1.0).all()
 
 
-@pytest.mark.skipif(not target.SIMULATOR, reason="needs an array made by hand")
+@pytest.mark.skipif(not runtime.SIMULATOR, reason="needs an array made by hand")
 def test_fields_of_structures_are_refused():
     whole = np.zeros(4, [("a", "f8"), ("b", "f4")])
     part = type(cuda.to_device(np.ones(1)))(whole["a"])
@@ -349,7 +349,7 @@ def test_fields_of_structures_are_refused():
         calipers.allclose(part, part)
 
 
-@pytest.mark.skipif(not target.SIMULATOR, reason="needs an array made by hand")
+@pytest.mark.skipif(not runtime.SIMULATOR, reason="needs an array made by hand")
 def test_elements_that_are_not_aligned_are_refused():
     """A device cannot read them, and all that its process does there would fail from then on."""
     part = type(cuda.to_device(np.ones(1)))(np.zeros(33, np.uint8)[1:].view(np.float64))
@@ -377,7 +377,7 @@ def test_an_answer_that_the_end_of_the_process_finds_is_not_read():
     """The memory that it is in has been given back by then, which ended the process by a fault."""
     code = PATIENT + "import functools, os, numpy, calipers; from numba import cuda; "
     code += "x = cuda.to_device(numpy.ones(3)); "
-    code += "from calipers._cuda.target import Flag; "
+    code += "from calipers._cuda.runtime import Flag; "
     code += "pending = calipers.allclose_async(x, x); "
     code += "Flag.is_set = staticmethod(functools.partial(os.write, 1, b'read'))"
     done = subprocess.run(
@@ -429,7 +429,7 @@ def test_masks_come_from_the_pool_of_the_owner_without_a_wait(monkeypatch, lends
     x = cuda.to_device(np.arange(10.0))
     y = cuda.to_device(np.where(np.arange(10) == 3, 0.0, np.arange(10.0)))
     calipers.isclose(x, 3.0)  # the number is on the device from now on
-    kind = type(target.stream(0))
+    kind = type(runtime.stream(0))
     synchronize = kind.synchronize
     monkeypatch.setattr(kind, "synchronize", lambda s: waits.append(s) or synchronize(s))
     masks = [calipers.isclose(Owned(x), b) for b in (Owned(y), y, 3.0)]

@@ -5,10 +5,10 @@ import pytest
 from numba import cuda
 
 import calipers
-from calipers._cuda import target
+from calipers._cuda import runtime
 from tests.data.closeness_cases import EDGE
 
-TILE = target.policy(8, True, 1).tile
+TILE = runtime.policy(8, True, 1).tile
 
 
 def drawn(shape, seed=0):

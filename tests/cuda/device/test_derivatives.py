@@ -8,7 +8,7 @@ import pytest
 from numba import cuda
 
 import calipers
-from calipers._cuda import functions, target
+from calipers._cuda import functions, runtime
 
 X = np.array([0.3, -1.2, 2.0, 0.7, 1.1])
 POINT = cuda.to_device(X)
@@ -289,14 +289,14 @@ def test_one_sided_and_central_columns_in_turn(form):
 @forms
 def test_more_points_than_a_desk_has_room_for(form, monkeypatch):
     f, options = FORMS[form]
-    monkeypatch.setattr(target, "_DESK", 300)
-    monkeypatch.setattr(target, "_spare", defaultdict(list))
+    monkeypatch.setattr(runtime, "_DESK", 300)
+    monkeypatch.setattr(runtime, "_spare", defaultdict(list))
     for given in ({}, {"workers": 1}):
         jacobian = calipers.jacobian(f, X, target="cuda", **options, **given)
         np.testing.assert_allclose(jacobian, expected(), atol=1e-9)
 
 
-@pytest.mark.skipif(not target.SIMULATOR, reason="nobody counts calls on a real device")
+@pytest.mark.skipif(not runtime.SIMULATOR, reason="nobody counts calls on a real device")
 def test_values_at_the_point_are_taken_once_for_all_one_sided_columns():
     x, called = np.linspace(0.1, 2, 37), []
 
@@ -306,7 +306,7 @@ def test_values_at_the_point_are_taken_once_for_all_one_sided_columns():
 
     options = {"out_like": 4, "rowwise": True, "target": "cuda"}
     calipers.jacobian(counted, x, method="2-point", **options)
-    assert len(called) == 4 * (37 + target.resident())
+    assert len(called) == 4 * (37 + runtime.resident())
     called.clear()
     calipers.jacobian(counted, x, method="3-point", **options)
     assert len(called) == 4 * 2 * 37

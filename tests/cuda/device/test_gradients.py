@@ -7,7 +7,7 @@ import pytest
 from numba import cuda
 
 import calipers
-from calipers._cuda import target
+from calipers._cuda import runtime
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 Y = np.empty(4)
@@ -76,7 +76,7 @@ def test_functions_of_arrays_that_the_user_launches():
     def f(x, factor):
         assert hasattr(x, "__cuda_ndarray__")
         out = cuda.device_array(x.shape)
-        double[target._LEAST_BLOCKS, 8](x, out)
+        double[runtime._LEAST_BLOCKS, 8](x, out)
         return out if factor == 1 else None
 
     given = {"args": (1,), "argnums": 0}

@@ -5,10 +5,10 @@ import pytest
 from numba import cuda
 
 import calipers
-from calipers._cuda import target
+from calipers._cuda import runtime
 
 pytestmark = [
-    pytest.mark.skipif(target.SIMULATOR, reason="a simulated device is too slow, or alone"),
+    pytest.mark.skipif(runtime.SIMULATOR, reason="a simulated device is too slow, or alone"),
     pytest.mark.filterwarnings("default"),  # other libraries warn of each other
 ]
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..._core.arguments import require_bytes
 from ..._core.libraries import IN_MEMORY_TYPES
 from ..._core.protocols import ChunkedPair
-from ...interop.stores import H5py, StoredFields, Zarr
+from ...interop.zarr_h5py import H5py, StoredFields, Zarr
 
 Shape = tuple[int, ...]
 Region = tuple[slice, ...]

@@ -18,7 +18,7 @@ from ..._core.arguments import is_weak
 from ..._core.arrays import as_block, broadcast_shape, require_whole, strengthen
 from ..._core.protocols import NDArray, Result, Store
 from ..._core.threads import OrderedMerge, first_result, get_num_threads
-from ...interop.stores import StoredField
+from ...interop.zarr_h5py import StoredField
 from . import STORES, Grid, Region, Shape, block_shape, max_chunk_elements, operand_region
 
 # The size of a page of memory in bytes, the smallest part of a map that is read.

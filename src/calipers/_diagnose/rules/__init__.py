@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..callables import BudgetError, comparable
-from ..error_units import N_PERTURBATIONS, Perturbations, difference, finite_rms
 from ..evidence import Evidence
 from ..inputs import to_higher_precision
+from ..noise_level import N_PERTURBATIONS, Perturbations, difference, finite_rms
 from ..verdict import AMPLIFIED, BUG, FAR, FEW, LAYOUT, ROUNDING, STEADY, SUSPECT, Verdict
 from .bug import (
     another_function,

@@ -6,9 +6,9 @@ import numpy as np
 
 from ..._compare.text import differing
 from ..callables import comparable
-from ..error_units import cosine, difference, error_norms, finite_rms
 from ..evidence import Evidence
 from ..inputs import contiguous
+from ..noise_level import cosine, difference, error_norms, finite_rms
 from ..verdict import (
     ALONE,
     AMPLIFIED,

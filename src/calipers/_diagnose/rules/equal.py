@@ -16,9 +16,9 @@ from ..callables import (
     join_or_none,
     one_line_error,
 )
-from ..error_units import difference, error_norms, finite_rms
 from ..evidence import Evidence
 from ..inputs import perturbable
+from ..noise_level import difference, error_norms, finite_rms
 from ..verdict import BUG, COARSEST, EQUAL, LARGE_DIFFERENCE, RAISES, SUSPECT, Verdict
 from .grids import none_nearby
 from .nondeterminism import judge_repeats, unwritten

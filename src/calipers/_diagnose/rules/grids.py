@@ -8,9 +8,9 @@ from ..._compare.text import differing
 from ..._core.dtypes import FORMATS, ROUNDOFF
 from ..._core.protocols import NDArray
 from ..callables import Result, comparable
-from ..error_units import difference, finite_rms
 from ..evidence import Evidence
 from ..inputs import perturbable
+from ..noise_level import difference, finite_rms
 from ..round_to_format import format_parameters, round_array
 from ..verdict import (
     ALONE,

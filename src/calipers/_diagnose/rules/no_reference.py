@@ -10,9 +10,9 @@ import numpy as np
 from ..._core.dtypes import FORMATS, ROUNDOFF
 from ..._core.protocols import NDArray
 from ..callables import BudgetError, Result, comparable
-from ..error_units import N_PERTURBATIONS, difference, error_norms
 from ..evidence import Evidence
 from ..inputs import is_perturbable, perturbable
+from ..noise_level import N_PERTURBATIONS, difference, error_norms
 from ..verdict import (
     ALONE,
     COARSEST,

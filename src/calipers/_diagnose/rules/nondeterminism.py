@@ -10,7 +10,9 @@ from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
 from ..._core.report import index_text
 from ..callables import POISON_BYTES, BudgetError, Result, comparable, raw_bytes
-from ..error_units import (
+from ..evidence import Evidence
+from ..inputs import perturbable
+from ..noise_level import (
     ErrorNorms,
     difference,
     error_norms,
@@ -18,8 +20,6 @@ from ..error_units import (
     perturbation_rms,
     result_roundoffs,
 )
-from ..evidence import Evidence
-from ..inputs import perturbable
 from ..verdict import (
     BUG,
     FAR,

@@ -11,9 +11,9 @@ import numpy as np
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
 from ..callables import BudgetError, Result, comparable
-from ..error_units import Perturbations, difference, error_norms, finite_rms
 from ..evidence import Evidence
 from ..inputs import perturbable, to_higher_precision
+from ..noise_level import Perturbations, difference, error_norms, finite_rms
 from ..verdict import (
     COARSEST,
     EXPLAINED,

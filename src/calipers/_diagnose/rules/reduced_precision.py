@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..._core.dtypes import ROUNDOFF
-from ..error_units import cosine
 from ..evidence import Evidence
 from ..inputs import perturbable
+from ..noise_level import cosine
 from ..round_to_format import format_parameters, round_array
 from ..verdict import (
     COARSE,

@@ -8,9 +8,9 @@ import numpy as np
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
 from ..callables import BudgetError, Result, comparable
-from ..error_units import condition_number, difference, error_norms, finite_rms
 from ..evidence import Evidence
 from ..inputs import layouts, slices, to_higher_precision
+from ..noise_level import condition_number, difference, error_norms, finite_rms
 from ..verdict import (
     AMPLIFIED,
     BUG,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .._core.arguments import reader_of
-from .entries import FileError, described, joined, leads_out
+from .compare import FileOptions, FileResults, compare_files, is_ignored, unlike
+from .contents import FileError, described, joined, leads_out
 from .opening import is_foreign
-from .pairs import FileOptions, FileResults, compare_files, is_ignored, unlike
 from .worker import Worker
 
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}

@@ -13,7 +13,7 @@ from .._compare.statistics import Criteria, has_distances
 from .._core.dtypes import DType, kernel_dtype
 from .._core.protocols import NDArray
 from .._kernels.accumulators import MASKED
-from .entries import (
+from .contents import (
     Contents,
     Derived,
     Entry,
