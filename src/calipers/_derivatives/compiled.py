@@ -19,7 +19,7 @@ from .._core.jit import Kernels, require_no_compilation
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._core.threads import get_num_threads
-from .._kernels.function_calls import Fills, Form, Returns, Rows
+from .._kernels.function_calls import Fills, Form, Returns, RowCall
 
 _MAX_OVERLAP_WORK = 1000  # work of np.shares_memory to exclude an overlap of two arrays
 
@@ -215,7 +215,7 @@ class Native:
         """Whether f can be compiled for arguments that it may not write into."""
         if not self._reads:
             form, kinds = self.original_form, self.keep.signature.args
-            x = isinstance(form, Rows) + len(form.before)
+            x = isinstance(form, RowCall) + len(form.before)
             self._reads.append(only_reads(self.f(), kinds, {x, x + len(form.after) + 1}))
         return self._reads[0]
 
@@ -309,7 +309,7 @@ def _compile_form(call: CallForm) -> Native | None:
     kinds = [*map(numba.typeof, before), x_type, *map(numba.typeof, after)]
     make: type[Form] = Returns
     if call.rowwise:
-        make, kinds = Rows, [types.int64, *kinds]
+        make, kinds = RowCall, [types.int64, *kinds]
     elif call.fills:
         make, kinds = Fills, [*kinds, out_type]
     require_no_compilation()
@@ -372,7 +372,7 @@ def _example(make: type[Form], kind: Any, dtype: np.dtype[Any]) -> Any:
         return None if kind == types.none else _UNFIT
     if kind == expected:
         return dtype.type(0)
-    if make is Rows or not isinstance(kind, types.Array) or kind.dtype != expected:
+    if make is RowCall or not isinstance(kind, types.Array) or kind.dtype != expected:
         return _UNFIT
     example: NDArray
     if kind.layout == "A":

@@ -16,7 +16,7 @@ from .._kernels.accumulators import MASKED
 from .contents import (
     Contents,
     Derived,
-    Entry,
+    FileArray,
     FileError,
     Filled,
     Loaded,
@@ -259,7 +259,7 @@ def _attributes_that_differ(
     return {key: f"{key} differs: {x:.60} and {y:.60}" for key, (x, y) in texts.items() if x != y}
 
 
-def _compared(a: Entry | None, b: Entry | None, options: FileOptions) -> Comparison:
+def _compared(a: FileArray | None, b: FileArray | None, options: FileOptions) -> Comparison:
     if a is None or b is None:
         return unlike("only in expected" if a is None else "only in actual", a, b)
     if not _comparable(a.dtype, b.dtype):
@@ -283,7 +283,7 @@ def _compared(a: Entry | None, b: Entry | None, options: FileOptions) -> Compari
     return replace(report, problems=tuple(map(_without_advice, report.problems)))
 
 
-def unlike(problem: str, a: Entry | None = None, b: Entry | None = None) -> Comparison:
+def unlike(problem: str, a: FileArray | None = None, b: FileArray | None = None) -> Comparison:
     """Return the comparison of entries that cannot be compared, with the reason."""
     first, second = (((), MISSING) if x is None else (x.shape, str(x.dtype)) for x in (a, b))
     rule = Criteria(0.0, 0.0)
@@ -299,7 +299,7 @@ def _comparable(a: DType, b: DType) -> bool:
     return a.kind == b.kind and (a.kind != "V" or a == b)
 
 
-def _stand_in(entry: Entry) -> NDArray:
+def _stand_in(entry: FileArray) -> NDArray:
     """Return an array of a shape and a dtype that takes no memory."""
     return np.broadcast_to(np.empty((), entry.dtype), entry.shape)
 

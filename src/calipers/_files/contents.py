@@ -76,7 +76,7 @@ DEFLATE = 1032
 _FILLED = 64 << 30
 
 
-class Entry(Protocol):
+class FileArray(Protocol):
     """An array of a file."""
 
     @property
@@ -107,16 +107,16 @@ class Entry(Protocol):
 class Contents:
     """The arrays of a file by name, and what cannot be compared, by name with the reason."""
 
-    arrays: dict[str, Entry] = field(default_factory=dict)
+    arrays: dict[str, FileArray] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
-    nulls: dict[str, Entry] = field(default_factory=dict)
+    nulls: dict[str, FileArray] = field(default_factory=dict)
     """Boolean arrays that are True where an array has no value; its element there is 0 or ""."""
     structure: set[str] = field(default_factory=set)
     """The arrays that say where elements belong, as indices do: no tolerance applies to them."""
     attributes: dict[str, dict[str, str]] = field(default_factory=dict)
     """The attributes of netCDF variables that say what their numbers mean."""
 
-    def add(self, name: str, entry: Entry, nulls: Entry | None = None) -> None:
+    def add(self, name: str, entry: FileArray, nulls: FileArray | None = None) -> None:
         """Add an array under a name that no other array has."""
         if name in self.arrays:
             msg = f"it has two arrays of the name {name!r:.80}"
@@ -125,7 +125,7 @@ class Contents:
         if nulls is not None:
             self.nulls[name] = nulls
 
-    def add_structure(self, name: str, array: NDArray, nulls: Entry | None = None) -> None:
+    def add_structure(self, name: str, array: NDArray, nulls: FileArray | None = None) -> None:
         """Add an array of lengths or indices, which have to be equal."""
         self.add(name, Loaded(array), nulls)
         self.structure.add(name)
@@ -159,7 +159,7 @@ def length_of(file: BinaryIO) -> int:
     return length
 
 
-def size_in_bytes(entry: Entry) -> int:
+def size_in_bytes(entry: FileArray) -> int:
     """Return what an array takes in memory; of text, its references alone."""
     return prod(entry.shape) * entry.dtype.itemsize
 
@@ -288,7 +288,7 @@ class Dataset:
 class Derived:
     """An array that a function computes from the rows of a different array."""
 
-    source: Entry
+    source: FileArray
     compute: Callable[[Any], Any]
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -321,8 +321,8 @@ class Derived:
 class Filled:
     """An array with zeros at the elements that any of its masks marks as missing."""
 
-    entry: Entry
-    masks: tuple[Entry, ...]
+    entry: FileArray
+    masks: tuple[FileArray, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -345,7 +345,7 @@ class Filled:
 
     def spread(self, memory_limit: int) -> Iterator[NDArray]:
         """Fill some rows at a time."""
-        parts: list[tuple[Entry, Callable[[Any], Any]]] = [
+        parts: list[tuple[FileArray, Callable[[Any], Any]]] = [
             (entry.source, entry.compute) if isinstance(entry, Derived) else (entry, np.asarray)
             for entry in (self.entry, *self.masks)
         ]
@@ -367,7 +367,7 @@ def _with_zeros(values: Any, *masks: NDArray) -> NDArray:
     return filled
 
 
-def add_fields(contents: Contents, name: str, entry: Entry) -> None:
+def add_fields(contents: Contents, name: str, entry: FileArray) -> None:
     """Add an array, or the fields of its records."""
     if not entry.dtype.names:
         contents.add(name, entry)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._core.protocols import NDArray
-from .contents import Contents, Derived, Entry, FileError, Loaded, add_fields
+from .contents import Contents, Derived, FileArray, FileError, Loaded, add_fields
 
 # These say what numbers mean: where they differ, equal numbers are different quantities. "enum" is
 # of a dtype of HDF5, "timezone" of a column of Parquet.
@@ -34,7 +34,7 @@ _FILLS = {
 
 
 def add_variable(
-    contents: Contents, name: str, entry: Entry, attributes: Mapping[str, Any]
+    contents: Contents, name: str, entry: FileArray, attributes: Mapping[str, Any]
 ) -> None:
     """Add a variable with its unpacked values, and where it has none."""
     names = (*MEANING, *PACKING, *_MISSING)

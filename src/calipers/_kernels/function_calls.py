@@ -125,7 +125,7 @@ class Fills(NamedTuple):
     after: tuple[Any, ...]
 
 
-class Rows(NamedTuple):
+class RowCall(NamedTuple):
     """``y[i] = f(i, *before, x, *after)``."""
 
     address: int
@@ -135,7 +135,7 @@ class Rows(NamedTuple):
     after: tuple[Any, ...]
 
 
-Form = Returns | Fills | Rows
+Form = Returns | Fills | RowCall
 
 
 def _calling(f: Any, *arguments: Any) -> Any:
@@ -223,7 +223,7 @@ def _evaluate(f, x, out):
     if f.instance_class is Fills:
         return lambda f, x, out: _call_filling(f, x, out)
 
-    if f.instance_class is Rows:
+    if f.instance_class is RowCall:
 
         def rows(f, x, out):
             row = flat(out)
