@@ -22,7 +22,7 @@ from zlib import crc32
 
 import pytest
 
-from ._compare.listeners import listening
+from ._compare import listening
 
 # The largest number of calls between an assertion and the comparison that it asserts.
 _MAX_CALLERS = 5

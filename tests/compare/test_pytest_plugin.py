@@ -14,7 +14,7 @@ import pytest
 
 import calipers
 from calipers import approx
-from calipers._compare.listeners import listening, notify_mismatch
+from calipers._compare import listening, notify_mismatch
 
 pytest_plugins = ["pytester"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._compare.listeners import listening
+from calipers._compare import listening
 from tests.data.derivative_functions import SIX
 
 X = np.array([1.0, 2.0, 3.0])

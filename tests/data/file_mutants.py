@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calipers._files import npy, npz, safetensors
-from calipers._files.contents import FileError
+from calipers._files import FileError, npy, npz, safetensors
 
 HOSTILE = [
     *(b"\xff" * 8, b"\0" * 8, b"\xff\xff\xff\x7f", b"9" * 30, b"-1", b"[" * 9, b"(" * 9, b'"'),

@@ -21,10 +21,10 @@ import numpy as np
 import pytest
 
 from calipers._core.threads import children_with_safe_path
-from calipers._files import opening, worker
+from calipers._files import FileError, described, opening, printable, worker
 from calipers._files import zarr as zarr_reader
 from calipers._files.compare import FileOptions, compare_files, is_ignored
-from calipers._files.contents import FileError, described, leads_out, printable, require_stored
+from calipers._files.contents import leads_out, require_stored
 from calipers._files.folders import compare_pairs, listing, pairs_of
 from calipers._files.opening import opened
 from tests.data.file_mutants import saved, tensors

@@ -8,8 +8,8 @@ import pytest
 
 import calipers
 from calipers._cli import main
+from calipers._files import FileError
 from calipers._files.compare import FileOptions, compare_files
-from calipers._files.contents import FileError
 from calipers._files.opening import opened
 
 netCDF4 = pytest.importorskip("netCDF4")  # noqa: N816  # the name of the library

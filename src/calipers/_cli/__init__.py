@@ -2,7 +2,7 @@
 
 import sys
 
-from .output import TROUBLE
+from .status import TROUBLE
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .._files.contents import described, one_line
-from .output import DIFFERENT, SAME, TROUBLE, echo_json, echo_text, json_option
+from .._files import described, one_line
+from .output import echo_json, echo_text, json_option
+from .status import DIFFERENT, SAME, TROUBLE
 
 if TYPE_CHECKING:
     from .._files.compare import FileOptions

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
-from .output import SAME, TROUBLE
+from .status import SAME, TROUBLE
 
 
 @click.command(short_help="Compile the common kernels into the cache.")

@@ -173,7 +173,7 @@ def inputs_of(
 
 
 def _read(path: str) -> list[Any]:
-    from .._files.contents import FileError
+    from .._files import FileError
     from .._files.opening import is_foreign, opened
 
     if is_foreign(path):
@@ -237,7 +237,7 @@ def _of_library(x: Any, library: str) -> Any:
 @contextmanager
 def errors_in_one_line(what: str) -> Iterator[None]:
     """Turn any error, and an exit of the user's code, into one line that says where it arose."""
-    from .._files.contents import described, one_line
+    from .._files import described, one_line
 
     try:
         yield

@@ -8,11 +8,12 @@ from typing import Any, TextIO
 import click
 
 from .. import __version__
-from .._files.contents import described, one_line
+from .._files import described, one_line
 from .compare import compare
 from .doctor import doctor, warmup
 from .functions import diagnose, gradcheck
-from .output import INTERRUPTED, SAME, TROUBLE, has_no_color
+from .output import has_no_color
+from .status import INTERRUPTED, SAME, TROUBLE
 
 _EPILOG = """\b
 Exit status, as diff's: 0 the same (or right), 1 different (or not confirmed),

@@ -1,4 +1,4 @@
-"""Exit statuses and output of the commands."""
+"""Output of the commands: verdicts, reports and pictures."""
 
 import json
 import os
@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .._files.contents import one_line, printable_text
+from .._files import one_line, printable_text
+from .status import DIFFERENT, SAME
 
 if TYPE_CHECKING:
     from .._compare.reports import Comparison
     from .._files.folders import FilesOutcome
-
-# The last is what a shell reports after an interrupt: 128 and the number of the signal.
-SAME, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 
 
 _SHOWN = 5  # names, reasons and files that a report lists before it counts the others

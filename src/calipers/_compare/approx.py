@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Unpack
 
 from .._core.arguments import is_weak
 from .._core.types import CompareOptions, PyTree
+from . import notify_mismatch
 from .compare import agree, compare
-from .listeners import notify_mismatch
 from .reports import Comparison, NestedComparison
 from .tolerances import checked_options
 

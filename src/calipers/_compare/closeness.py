@@ -34,9 +34,9 @@ from .._core.types import ArrayLike, Chunks, Number, Real, RealArray
 from ..interop.frames import columns, is_frame
 from ..interop.times import common_format, distances, in_ticks, is_duration, time_format
 from ..interop.units import tolerance_in, unit_of
+from . import has_listeners, notify_mismatch
 from .chunked import MEMORY_LIMIT, chunked_pair, is_stream
 from .elementwise import PairKernel, as_alike_arrays, as_tolerances, fast_all_close, fast_each_close
-from .listeners import has_listeners, notify_mismatch
 from .nested import have_named_parts
 
 _MaybeIndex = tuple[int, ...] | None

@@ -26,10 +26,10 @@ from .._core.protocols import ChunkedPair, NDArray, UnevenError
 from .._core.types import ArrayLike, Chunks
 from ..interop.frames import is_frame
 from ..interop.units import UnitError, numbers_of
+from . import notify_mismatch
 from .chunked import MEMORY_LIMIT, chunked_pair
 from .closeness import _agree_by_compare, _MaybeIndex
 from .elementwise import equal_arrays, position_of_nonfinite
-from .listeners import notify_mismatch
 from .nested import have_named_parts
 
 

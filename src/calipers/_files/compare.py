@@ -13,18 +13,8 @@ from .._compare.statistics import Criteria, has_distances
 from .._core.dtypes import DType, kernel_dtype
 from .._core.protocols import NDArray
 from .._kernels.accumulators import MASKED
-from .contents import (
-    Contents,
-    Derived,
-    FileArray,
-    FileError,
-    Filled,
-    Loaded,
-    described,
-    joined,
-    printable,
-    size_in_bytes,
-)
+from . import FileError, described, printable
+from .contents import Contents, Derived, FileArray, Filled, Loaded, joined, size_in_bytes
 from .netcdf import MEANING, PACKING
 from .opening import opened
 

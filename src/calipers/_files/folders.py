@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .._core.arguments import reader_of
+from . import FileError, described
 from .compare import FileOptions, FileResults, compare_files, is_ignored, unlike
-from .contents import FileError, described, joined, leads_out
+from .contents import joined, leads_out
 from .opening import is_foreign
 from .worker import Worker
 

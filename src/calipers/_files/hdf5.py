@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .contents import Contents, Dataset, FileError, Loaded, add_fields, joined, require_stored, text
+from . import FileError
+from .contents import Contents, Dataset, Loaded, add_fields, joined, require_stored, text
 from .netcdf import add_variable
 
 _UNKNOWN = 1 << 63  # bytes that are said to be stored where the size is not known: above any limit

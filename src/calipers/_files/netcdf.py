@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._core.protocols import NDArray
-from .contents import Contents, Derived, FileArray, FileError, Loaded, add_fields
+from . import FileError
+from .contents import Contents, Derived, FileArray, Loaded, add_fields
 
 # These say what numbers mean: where they differ, equal numbers are different quantities. "enum" is
 # of a dtype of HDF5, "timezone" of a column of Parquet.

@@ -7,7 +7,8 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
-from .contents import Contents, FileError, Plain, add_fields, length_of, reading, require_possible
+from . import FileError
+from .contents import Contents, Plain, add_fields, length_of, reading, require_possible
 
 MAGIC = b"\x93NUMPY"
 # As in NumPy: longer headers make Python's parser slow.

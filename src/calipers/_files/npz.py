@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .._core.protocols import NDArray
-from . import npy
-from .contents import DEFLATE, Contents, FileError, Plain, add_fields, reading
+from . import FileError, npy
+from .contents import DEFLATE, Contents, Plain, add_fields, reading
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _CHUNK = 8 << 20  # bytes of a compressed array that are read at a time

@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from .._core.arguments import READERS, reader_of
-from .contents import Contents, FileError, Reader, described
+from . import FileError, described
+from .contents import Contents, Reader
 from .netcdf import is_classic
 
 # The package that reads a format, where calipers does not read it itself.

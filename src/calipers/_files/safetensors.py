@@ -6,7 +6,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .contents import Contents, FileError, Plain, length_of, reading, require_possible
+from . import FileError
+from .contents import Contents, Plain, length_of, reading, require_possible
 
 # As the format's own library.
 _LONGEST_HEADER = 100_000_000

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .contents import Contents, FileError, Loaded, joined, text
+from . import FileError
+from .contents import Contents, Loaded, joined, text
 
 _FIRST_LINE = 1 << 20  # characters of a line that are read to recognize the delimiter
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..interop.torch import Torch
-from .contents import Contents, FileError, Loaded, joined, require_stored, text
+from . import FileError
+from .contents import Contents, Loaded, joined, require_stored, text
 from .npz import start_of
 
 # Earlier versions can run code although they load weights only: CVE-2025-32434.

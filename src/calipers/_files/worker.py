@@ -15,8 +15,8 @@ from typing import Any
 
 from .._core.jit import compilations
 from .._core.threads import children_with_safe_path
+from . import FileError, described, printable
 from .compare import FileOptions, FileResults, compare_files
-from .contents import FileError, described, printable
 
 # Addresses that libraries reserve and never touch.
 _LIBRARIES = 16 << 30

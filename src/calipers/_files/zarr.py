@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._core.arguments import ZARR_MARKS, is_zarr_store
-from .contents import (
-    Contents,
-    Dataset,
-    FileError,
-    Loaded,
-    add_fields,
-    require_stored,
-    text,
-    unsafe_links,
-)
+from . import FileError
+from .contents import Contents, Dataset, Loaded, add_fields, require_stored, text, unsafe_links
 
 # Others may run code: "pickle" does, and any package can register more.
 _CODECS = frozenset(
