@@ -13,8 +13,8 @@ import calipers
 from calipers._core import jit as _jit
 from calipers._core.types import AllJacobianOptions, HessianOptions, PlanOptions
 from calipers._derivatives import hessian as hessians
-from calipers._derivatives import options as plan
-from calipers._derivatives import sparse
+from calipers._derivatives import solve, sparse
+from calipers._derivatives.options import Options
 from tests.data.derivative_functions import (
     BARS,
     BOUNDABLE,
@@ -729,7 +729,7 @@ def test_a_refusal_names_all_keywords_that_there_are(call):
 
 @pytest.mark.parametrize("accepted", [AllJacobianOptions, HessianOptions, PlanOptions])
 def test_type_checkers_know_the_types_of_the_options(accepted):
-    types = get_type_hints(plan.Options)
+    types = get_type_hints(Options)
     checked = get_type_hints(accepted)
     if accepted is AllJacobianOptions:
         assert checked.keys() == types.keys()
@@ -784,7 +784,7 @@ def test_seconds_do_not_count_the_compilation_of_kernels(monkeypatch):
 
 def test_seconds_are_of_that_clock(monkeypatch):
     for module, compute in (
-        (plan, lambda: calipers.differentiate(np.sin, X)),
+        (solve, lambda: calipers.differentiate(np.sin, X)),
         (hessians, lambda: calipers.hessian(lambda x: x @ x, X)),
         (sparse, lambda: calipers.differentiate(np.sin, X, sparsity=np.eye(X.size))),
     ):
