@@ -1792,7 +1792,7 @@ def test_memory_has_a_limit():
     code = """
     import resource
     import numpy as np
-    from calipers._files.contents import described
+    from calipers._files import described
     from calipers._files.worker import _MemoryLimit
     memory = _MemoryLimit()
     memory.set(1 << 50)
