@@ -118,7 +118,7 @@ def hidden_by_rounding(state: Any, differences: Any, y: float, i: int) -> Any:
 
 
 # Shares that are slow to get anywhere; those of a jump at x, or of noise, are 4, and 16 in second
-# differences. From `_ENDLESS` on no sum of the changes to come is told from infinity.
+# differences. From `_ENDLESS` on, the sum of the remaining changes may be infinite.
 _SLOW, _JUMP, _ENDLESS = 0.5, 3.75, 1 - 2.0**-5
 # The bend of a smooth function falls to a 4th from one level to the next.
 _SMOOTH = 0.3
@@ -272,7 +272,7 @@ def has_no_end(state: Any, differences: Any, i: int) -> bool:
     return bool(max(off_one, off_two) <= _FITS and off_level <= _NEARLY * expected / whole)
 
 
-# The last levels, by whose bends kinks are told: how many there are after a best one, mostly.
+# Number of last levels whose bends show a kink: mostly as many as follow the best level.
 _RECENT = 4
 # What a step and the realised one may differ by, as a share.
 REALISED = 2.0**-8

@@ -220,7 +220,8 @@ def _takes_over(
     Return True if this sequence's estimate of output i replaces an earlier one.
 
     A ladder with longer steps than those before may improve on them, not contradict them. One with
-    shorter steps may: what was noise to the longer ones was many waves, unless f stands.
+    shorter steps may: what looked like noise at longer steps was oscillation, unless f is locally
+    constant.
     """
     value, error, noise = estimate
     distance, together = abs(value - previous), error + previous_error

@@ -170,7 +170,7 @@ def _is_all_of_f(state: Any, sizes: Any, row: int, i: int, noise: float) -> bool
 
 @jitable
 def _loudest(state: Any) -> Any:
-    """Return the share of |f| from which on noise is told from waves."""
+    """Return the relative noise level above which noise is distinguished from oscillation."""
     return max(_LOUD, _NOISY * state.eps)
 
 

@@ -109,7 +109,7 @@ def _amplified_in_one(e: Evidence) -> Verdict | None:
         if not comparable(there, here):
             return None
         change = np.abs(difference(there, here))
-        # Nearly all sides are told by one call; one tie may stay as it is by chance.
+        # One call classifies nearly all implementations; a single tie may be unchanged by chance.
         if (
             condition_number(change, here, e.roundoff) < INSENSITIVE
             and e.noise_level_of(other).kappa < INSENSITIVE
