@@ -24,8 +24,9 @@ A right Jacobian is in a subset if all its nonzero entries are; a wrong one if t
 
 Right claims should PASS, mistakes FAIL, and claims at a kink be NONSMOOTH. An estimate is *wrong*
 if its status is CONVERGED or NOISY and its error is less than a hundredth of the distance from the
-exact value; it is *low* if its error is up to a hundred times too small, and *unknown* if its
-status says so or its error is not finite.
+exact value; *low* if it is up to a hundred times too small; *tiny* if it is wrong by less than the
+rounding of the largest entry of its column; and *unknown* if its status is another one, or its
+error is not finite.
 """
 
 import argparse
@@ -52,7 +53,13 @@ def random32(seed: int, count: int) -> Iterable[Problem]:
     return random_problems(np.float32, seed, count // 2)
 
 
-GROUPS = {"random64": random64, "random32": random32}
+def reported(seed: int, count: int) -> Iterable[Problem]:
+    from tests.data.reported_derivatives import reported as cases
+
+    return cases(200)
+
+
+GROUPS = {"random64": random64, "random32": random32, "reported": reported}
 # What counts as an error, and what as a weakness, by the kind of the claim.
 ERRORS = {
     "right": ("FAIL", "NONSMOOTH", "ERROR"),
@@ -62,6 +69,7 @@ ERRORS = {
     "estimate": ("ERROR",),
 }
 WEAK = {"right": ("INCONCLUSIVE",), "mistake": ("INCONCLUSIVE",), "kink": ("INCONCLUSIVE",)}
+OUTCOMES = ("covered", "low", "wrong", "tiny", "unknown")
 SUBSETS = ("all", "visible", "decidable", "clear")
 
 
@@ -100,7 +108,7 @@ def tables(group: str, results: Results) -> Iterator[dict[str, Any]]:
                     statuses[status] += 1
         if counts:
             row = {"group": group, "kind": "estimate", "subset": subset, "checks": counts.total()}
-            row |= {name: counts[name] for name in ("covered", "low", "wrong", "unknown")}
+            row |= {name: counts[name] for name in OUTCOMES}
             row |= {
                 "statuses": dict(statuses),
                 "calls": spread(e.calls for e, _ in results.estimates),
@@ -118,11 +126,10 @@ def shown(rows: list[dict[str, Any]]) -> str:
             counts = [row[verdict] or "." for verdict in VERDICTS]
             names = row["group"], row["kind"], row["subset"], row["checks"]
             lines.append(_HEAD.format(*names, *counts, row["calls"], row["seconds"]))
-    outcomes = ("covered", "low", "wrong", "unknown")
-    lines += ["", _ENTRIES.format("differentiate", "subset", "entries", *outcomes, "statuses")]
+    lines += ["", _ENTRIES.format("differentiate", "subset", "entries", *OUTCOMES, "statuses")]
     for row in rows:
         if "covered" in row:
-            counts = [row[name] or "." for name in outcomes]
+            counts = [row[name] or "." for name in OUTCOMES]
             statuses = ", ".join(f"{n} {name}" for name, n in sorted(row["statuses"].items()))
             text = f"{statuses}; calls/column {row['calls']}; {row['seconds']} s"
             lines.append(_ENTRIES.format(row["group"], row["subset"], row["checks"], *counts, text))
@@ -130,7 +137,7 @@ def shown(rows: list[dict[str, Any]]) -> str:
 
 
 _HEAD = "{:10} {:8} {:9} {:>7}" + " {:>7}" * 2 + " {:>12} {:>9} {:>5} {:>13} {:>7}"
-_ENTRIES = "{:13} {:9} {:>7} {:>8} {:>6} {:>6} {:>8}  {}"
+_ENTRIES = "{:13} {:9} {:>7} {:>8} {:>6} {:>6} {:>6} {:>8}  {}"
 
 
 def offenders(results: Results) -> dict[str, list[str]]:

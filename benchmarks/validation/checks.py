@@ -76,30 +76,39 @@ class Estimates(NamedTuple):
     calls: float  # of f, per element of x
     seconds: float
 
+    columns: int
+
     def outcomes(self, eps: float) -> list[str]:
         """Return how each estimate compares with the exact value."""
+        largest = np.abs(np.reshape(self.exact, (-1, self.columns))).max(axis=0)
+        sizes = np.tile(largest, len(self.exact) // self.columns).tolist()
         return [
-            outcome(value, exact, error, status, eps)
-            for value, exact, error, status in zip(
-                self.value, self.exact, self.error, self.status, strict=True
+            outcome(value, exact, error, status, eps, size)
+            for value, exact, error, status, size in zip(
+                self.value, self.exact, self.error, self.status, sizes, strict=True
             )
         ]
 
 
-def outcome(value: float, exact: float, error: float, status: str, eps: float) -> str:
+def outcome(
+    value: float, exact: float, error: float, status: str, eps: float, size: float = 0.0
+) -> str:
     """
     Return the class of an estimate.
 
     "unknown": no finite error, or a status that does not vouch for it. Otherwise "covered" if the
     error bounds the distance from the exact value, "low" if it is up to a hundred times too small,
-    and "wrong" if it is smaller yet.
+    and "wrong" if it is smaller yet; but "tiny" if the distance is below the rounding of the
+    largest entry of the column, `size`.
     """
     if status not in VOUCHING or not np.isfinite(error) or not np.isfinite(value):
         return "unknown"
     off = max(abs(value - exact) - ROUNDED * eps * abs(exact), 0.0)
     if off <= error:
         return "covered"
-    return "wrong" if off > TOO_SMALL * error else "low"
+    if off <= TOO_SMALL * error:
+        return "low"
+    return "tiny" if off <= eps * size else "wrong"
 
 
 def check(problem: Problem, claim: Claim) -> Check:
@@ -157,6 +166,7 @@ def estimate(problem: Problem) -> Estimates | Check:
         status.ravel().tolist(),
         derivative.nfev / max(problem.x.size, 1),
         seconds,
+        exact.shape[1],
     )
 
 
