@@ -49,7 +49,7 @@ from ._compare.assertions import (
 )
 from ._compare.engine import require_close
 from ._compare.reports import ClosenessError
-from ._compare.tolerances import checked_options
+from ._compare.tolerances import CheckedOptions
 from ._core.protocols import NDArray
 from ._core.types import ArrayLike, PyTree
 from .interop.times import is_duration
@@ -683,7 +683,7 @@ def assert_close(
     ...
     """
     __tracebackhide__ = True
-    options = checked_options(rtol, atol, equal_nan=equal_nan, check_dtype=check_dtype)
+    options = CheckedOptions(rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=check_dtype)
     checks = Checks(allow_subclasses, check_device, check_dtype, check_layout, check_stride)
     leaves = tuple(related_leaves(actual, expected, checks))
     nested = len(leaves) != 1 or bool(leaves[0].path)

@@ -803,6 +803,15 @@ def test_bad_options(options, error, match):
             function([1.0], [1.0], **options)
 
 
+@pytest.mark.parametrize("x", [1.0, [1.0], np.ones(2)])
+def test_an_unexpected_keyword_is_refused_even_if_the_arrays_are_equal(x):
+    for function in (calipers.compare, calipers.assert_close):
+        name = function.__name__
+        function(x, x)  # compiles the kernel of the fast path
+        with pytest.raises(TypeError, match=rf"^{name}\(\) got .* 'rtoll': it takes rtol, atol, "):
+            function(x, x, rtoll=1e-3)
+
+
 LONG = np.longdouble(1)
 
 

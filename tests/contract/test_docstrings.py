@@ -16,7 +16,7 @@ import pytest
 import calipers
 from calipers import golden, probes, testing
 from calipers._compare.statistics import Criteria
-from calipers._compare.tolerances import checked_options
+from calipers._compare.tolerances import CheckedOptions
 from calipers._core.types import CompareOptions, SecondOptions
 from calipers._derivatives.prepared import JacobianFunction
 from calipers._gradcheck.options import Settings
@@ -198,7 +198,7 @@ def defaults(function):
 def test_options_of_comparisons_are_the_same_everywhere():
     options = defaults(calipers.compare)
     assert defaults(calipers.assert_close) == options | {"msg": None}
-    assert defaults(checked_options) == options
+    assert defaults(CheckedOptions) == options
     assert [*CompareOptions.__annotations__] == [*options]
 
 

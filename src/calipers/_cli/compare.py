@@ -94,7 +94,7 @@ def compare(
     # Numba reads .numba_config.yaml in the working directory, and unpickles files in the cache
     # folder that it names. Files are compared without user code, which may need such settings.
     os.environ.setdefault("NUMBA_CACHE_DIR", "")
-    from .._compare.tolerances import checked_options
+    from .._compare.tolerances import CheckedOptions
     from .._files.compare import FileOptions
     from .._files.folders import pairs_of
     from .output import as_dict, as_text, not_compared
@@ -104,7 +104,7 @@ def compare(
         msg = f"{one} needs {other}: pass both, or neither for the default tolerances"
         raise click.UsageError(msg)
     try:
-        checked_options(rtol, atol)
+        CheckedOptions(rtol=rtol, atol=atol)
     except ValueError as error:  # once, and not of each pair of files
         msg = f"--{error}"
         raise click.UsageError(msg) from None

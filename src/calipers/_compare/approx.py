@@ -10,7 +10,7 @@ from .._core.types import CompareOptions, PyTree
 from . import notify_mismatch
 from .compare import agree, compare
 from .reports import Comparison, NestedComparison
-from .tolerances import checked_options
+from .tolerances import CheckedOptions
 
 __all__ = ["Approx", "approx"]
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
@@ -210,5 +210,5 @@ def approx(expected: PyTree, **options: Unpack[CompareOptions]) -> Approx:
         defaults["check_shape"] = False
     defaults.update(options)
     if options:
-        checked_options(**defaults)
+        CheckedOptions(**defaults)
     return Approx(expected, defaults)

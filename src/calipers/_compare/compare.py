@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from os import PathLike
 from typing import Any, Unpack, overload
 
-import numpy as np
-
-from .._core.arguments import reader_of
+from .._core.arguments import options_from, reader_of, takes_options
 from .._core.types import CompareOptions, Plain, PyTree
-from .chunked import MEMORY_LIMIT
 from .elementwise import fast_agree
 from .engine import all_pass, compare_leaves, require_close
 from .nested import Leaf, are_nested, leaves
 from .reports import Comparison, NestedComparison
-from .tolerances import Tolerance, checked_options
+from .tolerances import CheckedOptions
 
 __all__ = ["assert_close", "compare"]
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
-
-# Options that `fast_agree` supports, or that do not matter to it.
-_FAST_OPTIONS = {"rtol", "atol", "equal_nan", "check_dtype", "check_shape"}
 
 
 @overload
@@ -35,20 +28,9 @@ def compare(
 def compare(
     actual: PyTree, expected: PyTree, **options: Unpack[CompareOptions]
 ) -> Comparison | NestedComparison: ...
+@takes_options(CheckedOptions)
 def compare(
-    actual: PyTree,
-    expected: PyTree,
-    *,
-    rtol: float | None = None,
-    atol: float | np.timedelta64 | timedelta | None = None,
-    tolerance: Tolerance | tuple[float, float] | None = None,
-    max_ulp: int | None = None,
-    equal_nan: bool = False,
-    check_dtype: bool = True,
-    check_shape: bool = True,
-    max_mismatches: int = 0,
-    max_mismatch_ratio: float = 0.0,
-    memory_limit: float = MEMORY_LIMIT,
+    actual: PyTree, expected: PyTree, **options: Unpack[CompareOptions]
 ) -> Comparison | NestedComparison:
     """
     Compare two arrays, or nested containers of arrays, and return a report of their differences.
@@ -134,36 +116,17 @@ def compare(
     >>> bool(report), report.mismatches, report.worst().index
     (False, 1, (1,))
     """
-    options = checked_options(
-        rtol,
-        atol,
-        tolerance,
-        max_ulp,
-        equal_nan,
-        check_dtype,
-        check_shape,
-        max_mismatches,
-        max_mismatch_ratio,
-        memory_limit,
-    )
-    return compare_leaves(_leaves(actual, expected), are_nested(actual, expected), options)
+    checked = options_from(CheckedOptions, compare, options)
+    return compare_leaves(_leaves(actual, expected), are_nested(actual, expected), checked)
 
 
+@takes_options(CheckedOptions)
 def assert_close(
     actual: PyTree,
     expected: PyTree,
     *,
-    rtol: float | None = None,
-    atol: float | np.timedelta64 | timedelta | None = None,
-    tolerance: Tolerance | tuple[float, float] | None = None,
-    max_ulp: int | None = None,
-    equal_nan: bool = False,
-    check_dtype: bool = True,
-    check_shape: bool = True,
-    max_mismatches: int = 0,
-    max_mismatch_ratio: float = 0.0,
-    memory_limit: float = MEMORY_LIMIT,
     msg: str | Callable[[str], str] | None = None,
+    **options: Unpack[CompareOptions],
 ) -> None:
     """
     Raise an AssertionError with a report if two arrays, or containers of arrays, are not close.
@@ -220,34 +183,18 @@ def assert_close(
     calipers.ClosenessError: Not close: 1 of 1 item differs
     ...
     """
-    by_tolerances = tolerance is None and max_ulp is None and memory_limit == MEMORY_LIMIT
-    is_count = type(max_mismatches) is int  # 0.0 has to raise
-    plain = by_tolerances and is_count and max_mismatches == max_mismatch_ratio == 0
-    if plain and fast_agree(actual, expected, rtol, atol, equal_nan):
+    if fast_agree(actual, expected, options):
         return
-    options = checked_options(
-        rtol,
-        atol,
-        tolerance,
-        max_ulp,
-        equal_nan,
-        check_dtype,
-        check_shape,
-        max_mismatches,
-        max_mismatch_ratio,
-        memory_limit,
-    )
-    require_close(_leaves(actual, expected), are_nested(actual, expected), options, msg)
+    checked = options_from(CheckedOptions, assert_close, options)
+    require_close(_leaves(actual, expected), are_nested(actual, expected), checked, msg)
 
 
 def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool:
     """Return the bool of `compare`, without a report if the verdict is found earlier."""
-    if options.keys() <= _FAST_OPTIONS:
-        rtol, atol, equal_nan = map(options.get, ("rtol", "atol", "equal_nan"))
-        verdict = fast_agree(actual, expected, rtol, atol, equal_nan)
-        if verdict is not None:
-            return verdict
-    checked = checked_options(**options)
+    verdict = fast_agree(actual, expected, options)
+    if verdict is not None:
+        return verdict
+    checked = CheckedOptions(**options)
     parts = _leaves(actual, expected)
     return all_pass(parts, checked) or bool(
         compare_leaves(parts, are_nested(actual, expected), checked)

@@ -30,6 +30,7 @@ from .._core.dtypes import COMPLEX128, FLOAT64, DType, record_names, widest, wor
 from .._core.jit import Kernels
 from .._core.libraries import IN_MEMORY_TYPES, host_views
 from .._core.protocols import NDArray
+from .._core.types import CompareOptions
 from .._execution.block_passes import SERIAL_BYTES, BlockCall, converted, fill, scan, scan_views
 from .._kernels.closeness import (
     FIRST_MISMATCH,
@@ -49,6 +50,8 @@ _LONG_ROW_ELEMENTS = 1 << 14
 # Arrays of at most this many bytes that are not in C order are copied: 128 KiB is about the size of
 # the buffers that a pass without a copy needs.
 _MAX_COPIED_BYTES = 1 << 17
+# Options of `compare` that `fast_agree` supports, or that do not matter to arrays of one dtype.
+_FAST_OPTIONS = frozenset({"rtol", "atol", "equal_nan", "check_dtype", "check_shape"})
 # The dtypes of the scalar types that `fast_agree` supports.
 _FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
 _ARRAYS_AND_NUMBERS = IN_MEMORY_TYPES - {list, tuple}
@@ -138,22 +141,27 @@ def fast_all_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> boo
     return at < 0
 
 
-def fast_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool | None:
+def fast_agree(actual: Any, expected: Any, options: CompareOptions) -> bool | None:
     """Return True if two arrays or numbers of one dtype are close; None for all others.
 
-    Tolerances of None are the defaults of the dtype.
+    None also means that there is an option that only a full comparison supports.
     """
-    format_of = _FORMATS.get(type(actual))
-    if format_of is not None and _FORMATS.get(type(expected)) is format_of:
-        actual, expected = np.array(actual, format_of), np.array(expected, format_of)
-    elif type(actual) is not np.ndarray:
-        views = host_views(actual, expected)
-        if views is None:
-            return None
-        actual, expected = views
+    if not _FAST_OPTIONS.issuperset(options):
+        return None
+    if type(actual) is not np.ndarray:
+        format_of = _FORMATS.get(type(actual))
+        if format_of is not None and _FORMATS.get(type(expected)) is format_of:
+            actual, expected = np.array(actual, format_of), np.array(expected, format_of)
+        else:
+            views = host_views(actual, expected)
+            if views is None:
+                return None
+            actual, expected = views
+    rtol, atol = options.get("rtol"), options.get("atol")
     if rtol is None and atol is None:
         rtol, atol = default_of(actual.dtype)
-    return fast_all_close(actual, expected, rtol, atol, bool(equal_nan))
+    equal_nan = "equal_nan" in options and bool(options["equal_nan"])
+    return fast_all_close(actual, expected, rtol, atol, equal_nan)
 
 
 def fast_each_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray | None:

@@ -29,6 +29,7 @@ from .._core.dtypes import (
 )
 from .._core.libraries import device_module, library_of, on_device
 from .._core.protocols import ChunkedPair, NDArray, UnevenError
+from .._core.types import CompareOptions
 from ..interop.frames import is_column, is_frame, labels_differ
 from ..interop.times import common_format
 from ..interop.units import Unit, UnitError, unit_of_chunks
@@ -98,7 +99,8 @@ def _passes(leaf: Leaf, options: CheckedOptions) -> bool:
         return False
     if options.memory_limit == MEMORY_LIMIT:  # else it is checked first
         rtol, atol = options.tolerance or (None, None)
-        plain = fast_agree(leaf.actual, leaf.expected, rtol, atol, options.rule.equal_nan)
+        chosen: CompareOptions = {"rtol": rtol, "atol": atol, "equal_nan": options.rule.equal_nan}
+        plain = fast_agree(leaf.actual, leaf.expected, chosen)
         if plain is not None:
             return plain
     chunked = _chunked(leaf, options)

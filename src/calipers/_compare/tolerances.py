@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Collection, Container
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import lru_cache
 from operator import index
 from typing import Any, NamedTuple
@@ -251,14 +252,62 @@ def _format(dtype: Any, name: str) -> tuple[str, int]:
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 
-class CheckedOptions(NamedTuple):
-    """The validated options of `compare`; a tolerance of None is the default of the dtypes."""
+@dataclass(kw_only=True)
+class CheckedOptions:
+    """
+    The keywords of `compare`, with their types and defaults; they are validated.
 
-    tolerance: Tolerance | None
-    check_dtype: bool
-    check_shape: bool
-    rule: Criteria
-    memory_limit: float
+    The signatures of `compare` and `assert_close` are made from them. `tolerance` becomes the pair
+    of `rtol` and `atol` if these are passed; None stands for the defaults of the dtypes.
+    """
+
+    rtol: float | None = None
+    atol: float | np.timedelta64 | timedelta | None = None
+    tolerance: Tolerance | tuple[float, float] | None = None
+    max_ulp: int | None = None
+    equal_nan: bool = False
+    check_dtype: bool = True
+    check_shape: bool = True
+    max_mismatches: int = 0
+    max_mismatch_ratio: float = 0.0
+    memory_limit: float = MEMORY_LIMIT
+    rule: Criteria = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Raise for the first option that is not valid."""
+        rtol, atol, tolerance, max_ulp = self.rtol, self.atol, self.tolerance, self.max_ulp
+        if (rtol is None) != (atol is None) and tolerance is None:
+            present, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
+            both = f"pass both (as {missing}=0, {present}={brief(rtol if atol is None else atol)})"
+            msg = f"{present} was passed without {missing}: {both}, or neither for the defaults"
+            raise ValueError(msg)
+        if tolerance is not None:
+            if rtol is not None or atol is not None:
+                msg = "tolerance was passed together with rtol or atol: pass only one of them"
+                raise ValueError(msg)
+            try:
+                rtol, atol = tolerance
+            except (TypeError, ValueError):
+                msg = (
+                    f"tolerance must be a Tolerance or a pair (rtol, atol), got {brief(tolerance)}"
+                )
+                raise TypeError(msg) from None
+        if max_ulp is not None:
+            if rtol is not None:
+                msg = "max_ulp was passed together with tolerances: pass only one of them"
+                raise ValueError(msg)
+            max_ulp = _count(max_ulp, "max_ulp")
+        if rtol is not None:
+            relative = _number(tolerance_in(rtol, None, "rtol"), "rtol")
+            self.tolerance = Tolerance(relative, _checked_atol(atol))
+        ratio = _number(self.max_mismatch_ratio, "max_mismatch_ratio")
+        if ratio > 1:
+            msg = f"max_mismatch_ratio must be from 0 to 1, got {ratio}"
+            msg += "; use max_mismatches for a count"
+            raise ValueError(msg)
+        count = _count(self.max_mismatches, "max_mismatches")
+        require_bytes(self.memory_limit)
+        self.rule = Criteria(0.0, 0.0, max_ulp, bool(self.equal_nan), count, ratio)
 
     def criteria_for(self, a: DType, b: DType, unit: Unit | None = None) -> Criteria:
         """Return the criteria for arrays of two dtypes, with `atol` in their unit."""
@@ -280,51 +329,6 @@ class CheckedOptions(NamedTuple):
         elif unit_of(atol) is not None:
             atol = _number(tolerance_in(atol, unit, "atol"), "atol")
         return replace(self.rule, rtol=rtol, atol=atol)
-
-
-def checked_options(
-    rtol: Any = None,
-    atol: Any = None,
-    tolerance: Any = None,
-    max_ulp: Any = None,
-    equal_nan: Any = False,
-    check_dtype: Any = True,
-    check_shape: Any = True,
-    max_mismatches: Any = 0,
-    max_mismatch_ratio: Any = 0.0,
-    memory_limit: Any = MEMORY_LIMIT,
-) -> CheckedOptions:
-    """Validate the options of `compare`; raise TypeError or ValueError for the first wrong one."""
-    if (rtol is None) != (atol is None) and tolerance is None:
-        present, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
-        both = f"pass both (as {missing}=0, {present}={brief(rtol if atol is None else atol)})"
-        msg = f"{present} was passed without {missing}: {both}, or neither for the defaults"
-        raise ValueError(msg)
-    if tolerance is not None:
-        if rtol is not None or atol is not None:
-            msg = "tolerance was passed together with rtol or atol: pass only one of them"
-            raise ValueError(msg)
-        try:
-            rtol, atol = tolerance
-        except (TypeError, ValueError):
-            msg = f"tolerance must be a Tolerance or a pair (rtol, atol), got {brief(tolerance)}"
-            raise TypeError(msg) from None
-    if max_ulp is not None:
-        if rtol is not None:
-            msg = "max_ulp was passed together with tolerances: pass only one of them"
-            raise ValueError(msg)
-        max_ulp = _count(max_ulp, "max_ulp")
-    chosen = None
-    if rtol is not None:
-        chosen = Tolerance(_number(tolerance_in(rtol, None, "rtol"), "rtol"), _checked_atol(atol))
-    ratio = _number(max_mismatch_ratio, "max_mismatch_ratio")
-    if ratio > 1:
-        msg = f"max_mismatch_ratio must be from 0 to 1, got {ratio}; use max_mismatches for a count"
-        raise ValueError(msg)
-    count = _count(max_mismatches, "max_mismatches")
-    require_bytes(memory_limit)
-    rule = Criteria(0.0, 0.0, max_ulp, bool(equal_nan), count, ratio)
-    return CheckedOptions(chosen, check_dtype, check_shape, rule, memory_limit)
 
 
 def _number(value: Any, name: str) -> float:

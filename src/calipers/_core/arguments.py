@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import wraps
 from numbers import Real
@@ -16,6 +16,7 @@ import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
@@ -62,37 +63,49 @@ def unexpected_keyword(function: str, name: str, names: Iterable[str]) -> TypeEr
     )
 
 
-def takes_options(
-    options: type[Any], **defaults: Any
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def takes_options(options: type[Any], **defaults: Any) -> Callable[[F], F]:
     """
     Return a decorator of functions whose ``**options`` are the fields of a keyword-only dataclass.
 
-    `inspect.signature` and `help` show each option with its type and default, and the error for an
-    unexpected keyword lists all of them. `defaults` replace those of the dataclass.
+    `inspect.signature` and `help` show each option with its type and default, in the order of the
+    docstring. `defaults` replace those of the dataclass. The function makes the dataclass by
+    `options_from`.
     """
     fields = inspect.signature(options).parameters
-    keywords = [p.replace(default=defaults.get(name, p.default)) for name, p in fields.items()]
+    shown = [p.replace(default=defaults.get(name, p.default)) for name, p in fields.items()]
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def decorate(function: F) -> F:
         signature = inspect.signature(function)
-        positional = list(signature.parameters.values())[:-1]
-        signature = signature.replace(parameters=[*positional, *keywords])
-
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> R:
-            try:
-                return function(*args, **{**defaults, **kwargs})
-            except TypeError:
-                for name in kwargs:
-                    if name not in signature.parameters:
-                        raise unexpected_keyword(function.__name__, name, fields) from None
-                raise
-
-        vars(call)["__signature__"] = signature
-        return call
+        *explicit, _ = signature.parameters.values()
+        order = _documented(function.__doc__ or "")
+        parameters = sorted(
+            (*explicit, *shown), key=lambda p: (p.kind, order.get(p.name, len(order)))
+        )
+        vars(function)["__signature__"] = signature.replace(parameters=parameters)
+        return function
 
     return decorate
+
+
+def _documented(docstring: str) -> dict[str, int]:
+    """Return the positions of the parameters in a docstring of numpydoc."""
+    names = ", ".join(re.findall(r"^ +(\w+(?:, \w+)*) : ", docstring, re.M)).split(", ")
+    return {name: names.index(name) for name in names}
+
+
+def options_from(
+    options: Callable[..., R], function: Callable[..., Any], keywords: Mapping[str, Any]
+) -> R:
+    """Return ``options(**keywords)``; raise for a keyword that the function does not take."""
+    try:
+        return options(**keywords)
+    except TypeError:
+        parameters = inspect.signature(function).parameters
+        names = [name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
+        for name in keywords:
+            if name not in names:
+                raise unexpected_keyword(function.__name__, name, names) from None
+        raise
 
 
 def explains_call(checker: Callable[P, R]) -> Callable[P, R]:

@@ -8,7 +8,7 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 
-from .._core.arguments import takes_options
+from .._core.arguments import options_from, takes_options
 from .._core.protocols import NDArray
 from .._core.report import Printable, index_text, labelled
 from .._core.types import AllJacobianOptions, ArrayLike, SparseJacobianOptions
@@ -253,7 +253,8 @@ def differentiate(
     >>> bool(abs(d.value[1, 1] - np.e) <= d.error[1, 1] < 1e-11)
     True
     """
-    return _by_argument(f, x, Options(**options), _derivative)
+    chosen = options_from(Options, differentiate, {"method": ADAPTIVE, **options})
+    return _by_argument(f, x, chosen, _derivative)
 
 
 def _derivative(f: Callable[..., Any], x: Any, options: Options) -> Derivative:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from .._compare.elementwise import equal_arrays
-from .._core.arguments import is_integer, takes_options
+from .._core.arguments import is_integer, options_from, takes_options
 from .._core.libraries import device_module, library_of
 from .._core.protocols import NDArray
 from .._core.types import (
@@ -219,7 +219,7 @@ def jacobian(
     >>> J.shape, J.nnz
     ((999, 1000), 1998)
     """
-    return _by_argument(f, x, Options(**options), _value)
+    return _by_argument(f, x, options_from(Options, jacobian, options), _value)
 
 
 def _by_argument(
