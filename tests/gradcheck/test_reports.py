@@ -98,6 +98,13 @@ CALLS = {
         {"vjp": lambda p, w: {"a": w * p["b"], "b": w * p["b"]}},
         "(f, p, vjp=vjp)",
     ),
+    "options": (
+        gradcheck,
+        lambda x, a: a * x,
+        X,
+        {"seed": 3, "args": (2.0,), "vjp": lambda x, a, w: w, "rtol": 1e-3, "equal_nan": True},
+        "(f, x, vjp=vjp, rtol=0.001, args=(2.0,), equal_nan=True, seed=3)",
+    ),
     "nonsmooth": (
         gradcheck,
         np.abs,
@@ -340,6 +347,10 @@ def test_errors_of_calls_say_how_inputs_and_options_are_passed():
             check(np.sin, X, vjp=backward, raise_exceptions=False)
         with pytest.raises(TypeError, match=r"unexpected keyword argument 'xyz'$"):
             check(np.sin, X, xyz=1)
+        with pytest.raises(TypeError, match=r"'input': did you mean inputs=\?"):
+            check(np.sin, input=X)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"):
+        gradcheck("no function", X, xyz=1)
 
     def fails(x):
         return x.missing(1, 2)

@@ -7,14 +7,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from functools import wraps
 from numbers import Real
 from operator import index
-from typing import Any, ParamSpec, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
-P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -106,28 +104,6 @@ def options_from(
             if name not in names:
                 raise unexpected_keyword(function.__name__, name, names) from None
         raise
-
-
-def explains_call(checker: Callable[P, R]) -> Callable[P, R]:
-    """Wrap ``checker(f, inputs, ...)`` so that its errors say how several inputs are passed."""
-    names = inspect.signature(checker).parameters
-
-    @wraps(checker)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return checker(*args, **kwargs)
-        except TypeError as error:
-            trace = error.__traceback__
-            if trace is None or trace.tb_next is not None:  # raised inside of the checker
-                raise
-            unknown = [name for name in kwargs if name not in names]
-            if unknown:
-                msg = f"{checker.__name__}() got an unexpected keyword argument {unknown[0]!r}"
-                raise TypeError(f"{msg}{nearest(unknown[0], names)}") from None
-            note_form(error, f"pass the inputs as one tuple: {checker.__name__}(f, (x, w, b), ...)")
-            raise
-
-    return call
 
 
 def warn(message: str, category: type[Warning]) -> None:

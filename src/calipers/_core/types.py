@@ -228,3 +228,15 @@ class SecondOptions(TypedDict, total=False):
     progress: ProgressLike
     equal_nan: bool
     allow: Collection[AllowedStatus]
+
+
+class GradcheckOptions(SecondOptions, total=False):
+    """The keywords of `gradcheck` that control how derivatives are checked."""
+
+    raise_exception: bool
+    check_forward_ad: bool | None
+    check_backward_ad: bool | None
+    out_like: ArrayLike | Sequence[ArrayLike] | None
+    inplace: Inplace | None
+    checkpoint: str | os.PathLike[str] | None
+    seed: int

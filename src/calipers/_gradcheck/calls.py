@@ -1,20 +1,26 @@
-"""Calls of functions: private copies of arguments, results in place, the check as code."""
+"""Calls of functions: their errors, copies of arguments, results in place, the check as code."""
 
 import inspect
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from itertools import takewhile
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from .._core.arguments import nearest, note_form
 from .._core.arrays import as_array
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._core.report import MODULES, name_in_code
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 WRITE, ADD = WAYS = ("write", "add")
 _REQUIRED = ("f", "inputs")
@@ -23,6 +29,36 @@ _WITHOUT_EFFECT = frozenset({"raise_exception", "workers", "progress", "checkpoi
 # Names of inputs if f has none; more inputs than these are shown as one tuple, `inputs`.
 _NAMES = ("x", "w", "b")
 _LONGEST = 40  # characters: a longer value is replaced by the name of its option
+
+
+def explains_call(checker: Callable[P, R]) -> Callable[P, R]:
+    """Wrap ``checker(f, inputs, ...)`` so that its errors say how several inputs are passed."""
+    names = inspect.signature(checker).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in names.values())  # and checks them itself
+
+    @wraps(checker)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        unknown = [name for name in kwargs if name not in names]
+        try:
+            if takes_any or not unknown:
+                return checker(*args, **kwargs)
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is None or trace.tb_next is not None:  # raised inside of the checker
+                raise
+            if not unknown:
+                several = f"pass the inputs as one tuple: {checker.__name__}(f, (x, w, b), ...)"
+                note_form(error, several)
+                raise
+        raise unexpected_option(checker, unknown[0], names)
+
+    return call
+
+
+def unexpected_option(checker: Callable[..., Any], name: str, names: Iterable[str]) -> TypeError:
+    """Return the TypeError for an unexpected keyword, with the most similar one that is valid."""
+    msg = f"{checker.__name__}() got an unexpected keyword argument {name!r}"
+    return TypeError(f"{msg}{nearest(name, names)}")
 
 
 def _each(of: Callable[[Any], Any], value: Any) -> Any:
@@ -157,11 +193,13 @@ class Call:
         parameters = _parameters(checker)
         flat = {**arguments, **arguments.get("options", {})}
         flat.pop("options", None)
+        names = dict.fromkeys((*parameters, *flat))  # in the order of the signature
         chosen = {
-            name: value
-            for name, value in flat.items()
-            if name not in _WITHOUT_EFFECT
-            and not (name in parameters and _is_default(value, parameters[name].default))
+            name: flat[name]
+            for name in names
+            if name in flat
+            and name not in _WITHOUT_EFFECT
+            and not (name in parameters and _is_default(flat[name], parameters[name].default))
         }
         return cls(checker.__name__, chosen)
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
 
-from .._core.arguments import explains_call
-from .._core.types import (
-    AllowedStatus,
-    ArrayLike,
-    BoundsLike,
-    Convention,
-    Inplace,
-    Method,
-    ProgressLike,
-    PyTree,
-    WorkersLike,
-)
+from .._core.arguments import takes_options
+from .._core.types import Convention, GradcheckOptions, PyTree
 from .._derivatives.options import others_of
 from .adapt import CheckArguments
-from .calls import Call
+from .calls import Call, explains_call
 from .check import run_check
 from .options import Settings, one_jac, positions_of, require_functions
 from .report import (
@@ -46,6 +35,7 @@ __all__ = [
 
 
 @explains_call
+@takes_options(Settings)
 def gradcheck(
     f: Callable[..., Any],
     inputs: PyTree,
@@ -54,37 +44,12 @@ def gradcheck(
     vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
     value_and_jac: Callable[..., Any] | None = None,
-    eps: float | None = None,
-    atol: float | None = None,
-    rtol: float | None = None,
-    raise_exception: bool = True,
-    nondet_tol: float = 0.0,
-    check_undefined_grad: bool | None = None,
-    check_grad_dtypes: bool = False,
-    check_batched_grad: bool = False,
-    check_batched_forward_grad: bool = False,
-    check_forward_ad: bool | None = None,
-    check_backward_ad: bool | None = None,
-    fast_mode: bool = False,
-    masked: bool | None = None,
-    check_sparse_nnz: bool | None = None,
-    method: Method = "adaptive",
-    step: ArrayLike | Sequence[ArrayLike | None] | None = None,
-    scale: ArrayLike | Sequence[ArrayLike | None] | None = None,
-    bounds: BoundsLike | Sequence[BoundsLike | None] | None = None,
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
     argnums: int | Sequence[int] | None = None,
-    out_like: ArrayLike | Sequence[ArrayLike] | None = None,
-    inplace: Inplace | None = None,
-    workers: WorkersLike | None = None,
-    progress: ProgressLike = False,
-    checkpoint: str | os.PathLike[str] | None = None,
     nondifferentiable_outputs: Sequence[int] = (),
     convention: Convention = "torch",
-    equal_nan: bool = False,
-    allow: Collection[AllowedStatus] = (),
-    seed: int = 0,
+    **options: Unpack[GradcheckOptions],
 ) -> GradcheckReport:
     """
     Check derivatives of a function against finite differences with error estimates.
@@ -257,32 +222,4 @@ def gradcheck(
         kwargs,
         with_value=value_and_jac is not None,
     )
-    settings = Settings(
-        eps=eps,
-        atol=atol,
-        rtol=rtol,
-        raise_exception=raise_exception,
-        nondet_tol=nondet_tol,
-        check_undefined_grad=check_undefined_grad,
-        check_grad_dtypes=check_grad_dtypes,
-        check_batched_grad=check_batched_grad,
-        check_batched_forward_grad=check_batched_forward_grad,
-        check_forward_ad=check_forward_ad,
-        check_backward_ad=check_backward_ad,
-        fast_mode=fast_mode,
-        masked=masked,
-        check_sparse_nnz=check_sparse_nnz,
-        method=method,
-        step=step,
-        scale=scale,
-        bounds=bounds,
-        out_like=out_like,
-        inplace=inplace,
-        workers=workers,
-        progress=progress,
-        checkpoint=checkpoint,
-        equal_nan=equal_nan,
-        allow=allow,
-        seed=seed,
-    )
-    return run_check(arguments, settings, call)
+    return run_check(arguments, Settings(**options), call)

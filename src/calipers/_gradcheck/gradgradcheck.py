@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from .._core.arguments import explains_call, require_flags
+from .._core.arguments import require_flags
 from .._core.arrays import is_sparse
 from .._core.protocols import FunctionLibrary
 from .._core.types import ArrayLike, Convention, PyTree, SecondOptions
@@ -16,7 +16,7 @@ from .._derivatives.options import Options, others_of
 from .._derivatives.steps import ADAPTIVE
 from .adapt import FORMS, CheckArguments, function_library
 from .analytic import CONVENTIONS
-from .calls import Call
+from .calls import Call, explains_call
 from .check import run_check
 from .containers import holds_arrays
 from .entry_rules import FAIL

@@ -1,7 +1,9 @@
 """Options of gradcheck and gradgradcheck: their defaults, and checks of their values."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +11,15 @@ import numpy as np
 
 from .._core.arguments import brief, is_integer, is_real, require_callable, require_flags, warn
 from .._core.arrays import is_sparse
-from .._core.types import AllowedStatus, Inplace, Method, ProgressLike
+from .._core.types import (
+    AllowedStatus,
+    ArrayLike,
+    BoundsLike,
+    Inplace,
+    Method,
+    ProgressLike,
+    WorkersLike,
+)
 from .._derivatives.steps import COMPLEX_STEP, require_method
 from .._execution.checkpoint import require_folder
 from .calls import WAYS
@@ -119,9 +129,13 @@ def require_tested(
             raise ValueError(msg)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The options of `gradcheck` that control how derivatives are checked."""
+    """
+    The keywords of `gradcheck` that control how derivatives are checked.
+
+    Its signature is made from them. `gradgradcheck` passes those that `SecondOptions` lists.
+    """
 
     eps: float | None = None
     atol: float | None = None
@@ -138,12 +152,12 @@ class Settings:
     masked: bool | None = None
     check_sparse_nnz: bool | None = None
     method: Method = "adaptive"
-    step: Any = None
-    scale: Any = None
-    bounds: Any = None
-    out_like: Any = None
+    step: ArrayLike | Sequence[ArrayLike | None] | None = None
+    scale: ArrayLike | Sequence[ArrayLike | None] | None = None
+    bounds: BoundsLike | Sequence[BoundsLike | None] | None = None
+    out_like: ArrayLike | Sequence[ArrayLike] | None = None
     inplace: Inplace | None = None
-    workers: Any = None
+    workers: WorkersLike | None = None
     progress: ProgressLike = False
     checkpoint: str | os.PathLike[str] | None = None
     equal_nan: bool = False
