@@ -17,7 +17,16 @@ import calipers
 from calipers import golden, probes, testing
 from calipers._compare.statistics import Criteria
 from calipers._compare.tolerances import CheckedOptions
-from calipers._core.types import CompareOptions, SecondOptions
+from calipers._core import types as option_types
+from calipers._core.types import (
+    AllJacobianOptions,
+    CompareOptions,
+    EmulateOptions,
+    GradcheckOptions,
+    PlanOptions,
+    SecondOptions,
+)
+from calipers._derivatives.options import Options
 from calipers._derivatives.prepared import JacobianFunction
 from calipers._gradcheck.options import Settings
 from calipers._gradcheck.report_data import Entry
@@ -195,22 +204,58 @@ def defaults(function):
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
-def test_options_of_comparisons_are_the_same_everywhere():
-    options = defaults(calipers.compare)
-    assert defaults(calipers.assert_close) == options | {"msg": None}
-    assert defaults(CheckedOptions) == options
-    assert [*CompareOptions.__annotations__] == [*options]
+# What the keywords of each TypedDict are: fields of a dataclass, or parameters of a function.
+KEYWORDS = {
+    CompareOptions: CheckedOptions,
+    GradcheckOptions: Settings,
+    SecondOptions: Settings,
+    EmulateOptions: calipers.emulate,
+}
+WITH_ALL = (CompareOptions, GradcheckOptions, AllJacobianOptions, EmulateOptions)
+# Keywords with fewer types than in the dataclass, by TypedDict: a Tolerance is a tuple.
+NARROWER = {CompareOptions: {"tolerance"}, PlanOptions: {"argnums"}}
 
 
-def test_options_of_gradient_checks_are_the_same_everywhere():
-    options = defaults(calipers.gradcheck)
-    settings = defaults(Settings)
-    assert settings == {name: options[name] for name in settings}
-    types = typing.get_type_hints(calipers.gradcheck)
-    passed_on = typing.get_type_hints(SecondOptions)
-    assert passed_on == {name: types[name] for name in passed_on}
-    second = defaults(calipers.gradgradcheck)
-    assert all(second[name] == options[name] for name in second.keys() & options)
+@pytest.mark.parametrize(
+    "accepted", [x for x in vars(option_types).values() if typing.is_typeddict(x)]
+)
+def test_type_checkers_know_the_types_of_the_options(accepted):
+    options = KEYWORDS.get(accepted, Options)
+    types = typing.get_type_hints(options)
+    checked = typing.get_type_hints(accepted)
+    if accepted in WITH_ALL:
+        assert checked.keys() == defaults(options).keys()
+    differ = {name for name, kind in checked.items() if types[name] != kind}
+    assert differ == NARROWER.get(accepted, set())
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "changes"),
+    [
+        (calipers.compare, CheckedOptions, {}),
+        (calipers.assert_close, CheckedOptions, {"msg": None}),
+        (calipers.jacobian, Options, {}),
+        (calipers.differentiate, Options, {"method": "adaptive"}),
+        (
+            calipers.gradcheck,
+            Settings,
+            dict.fromkeys(("jac", "vjp", "jvp", "value_and_jac", "kwargs", "argnums"))
+            | {"args": (), "nondifferentiable_outputs": (), "convention": "torch"},
+        ),
+    ],
+)
+def test_signatures_have_the_options_in_the_order_of_the_docstring(function, options, changes):
+    assert defaults(function) == defaults(options) | changes
+    documented = parameters(sections(function.__doc__)["Parameters"])
+    assert [*inspect.signature(function).parameters] == [*documented]
+    types = inspect.signature(options).parameters
+    shown = inspect.signature(function).parameters
+    assert all(shown[name].annotation == p.annotation for name, p in types.items())
+
+
+def test_first_and_second_gradient_checks_have_the_same_defaults():
+    first, second = defaults(calipers.gradcheck), defaults(calipers.gradgradcheck)
+    assert all(second[name] == first[name] for name in second.keys() & first)
 
 
 def test_problems_are_found():

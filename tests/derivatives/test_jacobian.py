@@ -11,10 +11,8 @@ import pytest
 
 import calipers
 from calipers._core import jit as _jit
-from calipers._core.types import AllJacobianOptions, HessianOptions, PlanOptions
 from calipers._derivatives import hessian as hessians
 from calipers._derivatives import solve, sparse
-from calipers._derivatives.options import Options
 from tests.data.derivative_functions import (
     BARS,
     BOUNDABLE,
@@ -725,17 +723,6 @@ def test_a_refusal_names_all_keywords_that_there_are(call):
     told = str(caught.value).partition("it takes ")[2].split(", ")
     assert set(told) == named | set(options)
     assert len(told) == len(set(told))
-
-
-@pytest.mark.parametrize("accepted", [AllJacobianOptions, HessianOptions, PlanOptions])
-def test_type_checkers_know_the_types_of_the_options(accepted):
-    types = get_type_hints(Options)
-    checked = get_type_hints(accepted)
-    if accepted is AllJacobianOptions:
-        assert checked.keys() == types.keys()
-    else:
-        checked.pop("argnums", None)  # an int only
-    assert all(types[name] == kind for name, kind in checked.items())
 
 
 @pytest.mark.parametrize("call", [calipers.jacobian, calipers.jacobian_function])
