@@ -22,11 +22,13 @@ length over which the exact function is straight enough to be differenced. An en
 
 A right Jacobian is in a subset if all its nonzero entries are; a wrong one if the wrong entry is.
 
-Right claims should PASS, mistakes FAIL, and claims at a kink be NONSMOOTH. An estimate is *wrong*
-if its status is CONVERGED or NOISY and its error is less than a hundredth of the distance from the
-exact value; *low* if it is up to a hundred times too small; *tiny* if it is wrong by less than the
-rounding of the largest entry of its column; and *unknown* if its status is another one, or its
-error is not finite.
+Right claims should PASS, mistakes FAIL, and claims at a kink be NONSMOOTH. Right derivatives near a
+kink may PASS or be NONSMOOTH; claims of the slope of its other side must not PASS.
+
+An estimate is *wrong* if its status is CONVERGED or NOISY and its error is less than a hundredth of
+the distance from the exact value; *low* if it is up to a hundred times too small; *tiny* if it is
+wrong by less than the rounding of the largest entry of its column; and *unknown* if its status is
+another one, or its error is not finite.
 """
 
 import argparse
@@ -42,7 +44,9 @@ import numpy as np
 import calipers
 
 from .checks import VERDICTS, Problem, Results
+from .kinks import kinks
 from .random_functions import problems as random_problems
+from .tied import tied
 
 
 def random64(seed: int, count: int) -> Iterable[Problem]:
@@ -59,11 +63,25 @@ def reported(seed: int, count: int) -> Iterable[Problem]:
     return cases(200)
 
 
-GROUPS = {"random64": random64, "random32": random32, "reported": reported}
+def torch_ops(seed: int, count: int) -> Iterable[Problem]:
+    from .torch_ops import torch_ops
+
+    return torch_ops(samples=1, every=1)
+
+
+GROUPS = {
+    "random64": random64,
+    "random32": random32,
+    "kinks": lambda seed, count: kinks(seed, min(count, 400)),
+    "reported": reported,
+    "tied": lambda seed, count: tied(seed, min(count, 25)),
+    "torch_ops": torch_ops,
+}
 # What counts as an error, and what as a weakness, by the kind of the claim.
 ERRORS = {
     "right": ("FAIL", "NONSMOOTH", "ERROR"),
     "near": ("FAIL", "ERROR"),
+    "other": ("PASS", "ERROR"),
     "mistake": ("PASS", "NONSMOOTH", "ERROR"),
     "kink": ("PASS", "FAIL", "ERROR"),
     "estimate": ("ERROR",),

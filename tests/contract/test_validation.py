@@ -10,9 +10,11 @@ pytest.importorskip("scipy")
 
 import calipers
 from benchmarks.validation import __main__ as program
-from benchmarks.validation.checks import outcome
+from benchmarks.validation.checks import Results, outcome
 from benchmarks.validation.exact import FLOATING, mp
+from benchmarks.validation.kinks import at_kinks, near_kinks, resembling_kinks
 from benchmarks.validation.random_functions import UNARY, draw, problem
+from benchmarks.validation.tied import tied
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -132,3 +134,84 @@ def test_a_checker_that_always_passes_is_found_out(capsys, monkeypatch, tmp_path
     assert "random64: mistake PASS" in text
     program.main(["--compare", str(path), str(other)])
     assert "FAIL -> PASS" in capsys.readouterr().out
+
+
+def one_sided(f, x, j, step):
+    """Return the slopes of the left and of the right along a coordinate."""
+    before, after = x.copy(), x.copy()
+    before.flat[j] -= step
+    after.flat[j] += step
+    left = (f(x) - f(before)) / (x.flat[j] - before.flat[j])
+    return left, (f(after) - f(x)) / (after.flat[j] - x.flat[j])
+
+
+def size_at(case):
+    return max(float(np.abs(claim.jacobian).max()) for claim in case.claims)
+
+
+def test_slopes_at_kinks_are_those_of_the_sides():
+    for case in at_kinks(np.float64, 3, 100):
+        left, right, mean = (float(claim.jacobian[0, 0]) for claim in case.claims)
+        assert left != right
+        assert mean == pytest.approx((left + right) / 2)
+        # The length scale is unknown here, but one of these steps fits it.
+        errors = []
+        for step in 10.0 ** np.arange(-14, 7):
+            with np.errstate(all="ignore"):
+                slopes = one_sided(case.f, case.x, 0, step)
+            errors.append(max(abs(float(slopes[0][0]) - left), abs(float(slopes[1][0]) - right)))
+        assert np.nanmin(errors) < 1e-4 * max(abs(left), abs(right)), case.name
+
+
+def test_slopes_near_kinks_and_of_smooth_functions():
+    for family in (near_kinks, resembling_kinks):
+        for case in family(np.float64, 3, 100):
+            exact = float(case.jacobian[0, 0])
+            errors = []
+            for step in 10.0 ** np.arange(-18, 7):
+                with np.errstate(all="ignore"):
+                    left, right = one_sided(case.f, case.x, 0, step)
+                    errors.append(abs(float(left[0] + right[0]) / 2 - exact))
+            assert np.nanmin(errors) < 1e-3 * size_at(case), case.name
+
+
+def test_ties_have_derivatives_where_they_are_claimed():
+    for case in tied(3, 4):
+        kinds = {claim.kind for claim in case.claims}
+        if not isinstance(case.x, np.ndarray) or "near" in kinds:
+            continue
+        random = np.random.default_rng(0)
+        steps = 1e-8 * np.abs(case.x).max() * random.standard_normal((9, *case.x.shape))
+        f, size = case.f(case.x), np.abs(steps).max()
+
+        def change(step, case=case, f=f):
+            return case.f(case.x + step) - f
+
+        # A derivative is odd and additive.
+        first, others = steps[0], steps[1:]
+        rest = [change(first) + change(-first)]
+        rest += [change(first) + change(step) - change(first + step) for step in others]
+        smooth = np.abs(rest).max() < 1e-4 * size
+        assert smooth == ("kink" not in kinds), case.name
+        if smooth:
+            jacobian = case.claims[0].jacobian.reshape(f.size, -1)
+            claimed = (jacobian @ steps[0].ravel()).reshape(f.shape)
+            numerical = (change(steps[0]) - change(-steps[0])) / 2
+            assert np.abs(numerical - claimed).max() < 1e-4 * size, case.name
+
+
+@pytest.mark.slow
+def test_a_right_derivative_of_every_fortieth_op_of_torch_passes():
+    pytest.importorskip("torch")
+    pytest.importorskip("expecttest")
+    from benchmarks.validation.torch_ops import torch_ops
+
+    results = Results()
+    for case in torch_ops(samples=1, every=40):
+        results.add(case)
+    assert len(results.checks) > 10
+    assert {check.name.split()[0] for check in results.checks} == {
+        "torch_ops:float32",
+        "torch_ops:float64",
+    }
+    assert sum(check.verdict == "PASS" for check in results.checks) > len(results.checks) // 2
