@@ -64,6 +64,9 @@ def torch_ops(samples: int, every: int) -> Iterator[Problem]:
         torch.set_num_threads(1)
         tests = unittest.defaultTestLoader.loadTestsFromTestCase(globals()["TestBwdGradientsCPU"])
         for test in islice(tests, 0, None, every):
+            method = getattr(test, test._testMethodName)
+            if getattr(method, "__unittest_expecting_failure__", False):
+                continue  # torch knows the derivative to be wrong
             test.run(unittest.TestResult())
             yield from recorder.problems
             recorder.problems.clear()
