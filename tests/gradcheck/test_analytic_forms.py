@@ -1,5 +1,6 @@
 """Where the analytic Jacobian comes from: compiled loops, products column by column, sparsity."""
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from calipers._gradcheck.adapt import FORMS, CheckArguments
 from calipers._gradcheck.all_entries import examine
 from calipers._gradcheck.analytic import AnalyticDerivative
 from calipers._gradcheck.basis_vectors import UnitVectors
+from calipers._gradcheck.calls import AdaptedDerivative
 from calipers._gradcheck.columns import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.entry_rules import Rule
 from calipers._gradcheck.jacobian_storage import Rows
@@ -356,7 +358,7 @@ def parallel_slope(x, v):
 @pytest.mark.parametrize(("jvp", "concurrent"), [(slope, True), (parallel_slope, False)])
 def test_a_parallel_derivative_is_not_called_from_several_threads(jvp, concurrent):
     subject = at_point(cubic, np.linspace(1, 2, 70))
-    units = UnitVectors(AnalyticDerivative("jvp", jvp, subject, False))
+    units = UnitVectors(AnalyticDerivative("jvp", AdaptedDerivative("jvp", jvp), subject, False))
     assert units.compiled
     assert units.concurrent == concurrent
 
@@ -370,7 +372,7 @@ def late_writer(x, v):
 
 def test_a_derivative_that_writes_into_what_another_thread_has_is_not_believed():
     subject = at_point(cubic, np.linspace(1, 2, 70))
-    d = AnalyticDerivative("jvp", late_writer, subject, False)
+    d = AnalyticDerivative("jvp", AdaptedDerivative("jvp", late_writer), subject, False)
     units, found = UnitVectors(d), np.empty((70, 70))
     assert units.compiled
     thread = threading.Thread(target=units.rows, args=(0, found))
@@ -415,7 +417,8 @@ def test_batches_of_tangents_are_taken_where_they_are_the_same():
 def test_unit_vectors_are_asked_for_from_any_number(batches, columns, calls):
     matrix = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype(float)
     subject = at_point(lambda x: matrix @ x, np.ones(columns))
-    d = AnalyticDerivative("jvp", lambda x, v: v @ matrix.T, subject, False, of_library=batches)
+    jvp = AdaptedDerivative("jvp", lambda x, v: v @ matrix.T)
+    d = AnalyticDerivative("jvp", jvp, subject, False, of_library=batches)
     found = np.empty((columns - 1, 3))
     UnitVectors(d).rows(1, found)
     assert np.array_equal(found, matrix.T[1:])
@@ -430,7 +433,7 @@ def test_a_batch_that_is_not_what_single_calls_give_is_given_up():
         return v @ matrix.T if v.ndim == 1 else v[::-1] @ matrix.T
 
     subject = at_point(lambda x: matrix @ x, np.ones(columns))
-    d = AnalyticDerivative("jvp", jvp, subject, False, of_library=True)
+    d = AnalyticDerivative("jvp", AdaptedDerivative("jvp", jvp), subject, False, of_library=True)
     found = np.empty((columns, 3))
     UnitVectors(d).all().read(0, columns, found)
     assert np.array_equal(found, matrix.T)
@@ -640,3 +643,32 @@ def test_f_that_reads_values_is_checked_in_any_memory_order():
     vjp = lambda x, w: (w * (1 - f(x) ** 2) / 10) @ weights.T  # noqa: E731
     assert calipers.gradcheck(f, x, vjp=vjp)
     assert checked(f, x, vjp=lambda x, w: 2 * vjp(x, w)).verdict == "FAIL"
+
+
+@numba.njit(parallel=True)
+def two_parallel(x):
+    doubled = np.empty_like(x)
+    for i in numba.prange(len(x)):
+        doubled[i] = 2 * x[i]
+    return doubled, x + 1
+
+
+def test_an_adapted_function_of_two_outputs_is_parallel_if_the_callers_is():
+    subject = at_point(two_parallel, np.ones(9))
+    assert subject.problem(subject.active[0], batches=True).parallel
+    assert not subject.compiled
+
+
+@pytest.mark.parametrize("by_container", [False, True])
+def test_an_adapted_function_is_pickled(by_container):
+    inputs = {"x": point(5)} if by_container else point(5)
+    f = sines_of if by_container else np.sin
+    arguments = CheckArguments(f, inputs, {**dict.fromkeys(FORMS), "vjp": f}, None, (), "torch")
+    subject = arguments.adapted().at_point()
+    problem = subject.problem(subject.active[0], batches=False)
+    again = pickle.loads(pickle.dumps(problem))
+    assert_array_equal(again.at(problem.x + 1), np.sin(problem.x + 1))
+
+
+def sines_of(container):
+    return {"y": np.sin(container["x"])}

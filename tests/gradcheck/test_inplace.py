@@ -223,6 +223,15 @@ def test_a_function_that_leaves_a_result_unwritten(python, fast_mode):
     assert checked(added, X, **options).reason.startswith("f does not overwrite")
 
 
+def test_a_function_of_a_container_that_leaves_a_result_unwritten():
+    def f(p, out):
+        out[1:] = p["x"][1:] ** 3
+
+    report = checked(f, {"x": X}, vjp=lambda p, w: {"x": 3 * p["x"] ** 2 * w}, out_like=X)
+    text = "f does not overwrite its output arrays (out_like=): 1 of 70 results"
+    assert report.reason.startswith(text)
+
+
 def test_a_tensor_and_a_derivative_of_arrays():
     torch = pytest.importorskip("torch")
     x = torch.tensor(X, requires_grad=True)

@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from functools import lru_cache, partial
+from types import MethodType
 from typing import Any, Protocol
 
 import numpy as np
@@ -209,9 +210,11 @@ def user_callable(f: Any) -> Any:
     """Return the caller's function inside the wrappers of this package."""
     package = __name__.partition(".")[0]
     # Only wrappers of this package are opened: others may have an attribute `inner`, too.
-    while type(f).__module__.partition(".")[0] == package and hasattr(f, "inner"):
-        f = f.inner
-    return f
+    while True:
+        owner = f.__self__ if isinstance(f, MethodType) else f
+        if type(owner).__module__.partition(".")[0] != package or not hasattr(owner, "inner"):
+            return f
+        f = owner.inner
 
 
 def _is_picklable(thing: Any, dumps: Callable[[Any], bytes]) -> bool:

@@ -1,8 +1,8 @@
 """
 Adapt the caller's function, inputs and derivatives to NumPy arrays.
 
-`adapted` composes the stages that a call of f goes through, and `at_point` calls f for the first
-time. `RealOutputs` then makes one vector of real numbers of its results.
+`adapted` makes the one adapter of f (`AdaptedFunction`), `at_point` calls f for the first time, and
+`checked` makes an adapter of each derivative (`AdaptedDerivative`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,10 @@ from .._derivatives.options import require_named
 from ..interop.jax import JaxFunctions
 from ..interop.torch_functions import TorchFunctions
 from .analytic import CONVENTIONS, AnalyticDerivative
-from .calls import ADD, InPlace, filling_derivative, of_numpy
+from .calls import ADD, AdaptedDerivative, AdaptedFunction, of_numpy
 from .containers import (
-    AdaptedDerivative,
-    AdaptedFunction,
     NumpyContainers,
     Structure,
-    ValueAndJac,
     copied,
     holds_arrays,
     is_array,
@@ -116,13 +113,13 @@ class CheckArguments:
 
         1. Arrays become tensors of f's library (`translated`), or values sparse matrices.
         2. Arrays become containers (`Structure.arguments`).
-        3. Arrays for the results are appended (`InPlace`), as `out_like` says.
+        3. Arrays for the results are appended, as `out_like` says.
         4. Arrays are sent to the device, and results fetched (`on_host`).
         5. The caller's f is called.
         6. A container of results becomes a tuple of arrays (`Structure.result`).
 
-        The stages are composed from the inside out. Derivatives follow in `checked`, once f was
-        called and the structure of its result is known.
+        `AdaptedFunction` does all but 1 for a library and 4. Derivatives follow in `checked`, once
+        f was called and the structure of its result is known.
         """
         arguments = self
         if arguments.on_device():
@@ -151,7 +148,7 @@ class CheckArguments:
                 f"got {brief(out_like)}"
             )
             raise TypeError(msg)
-        return replace(self, f=InPlace(self.f, arrays))
+        return replace(self, f=AdaptedFunction(self.f, likes=arrays))
 
     def of_leaves(self) -> "CheckArguments":
         """Return the same check for a library's function with containers opened to arrays."""
@@ -171,7 +168,7 @@ class CheckArguments:
 
     def of_containers(self, masked: bool) -> "CheckArguments":
         """Return the same check with containers and sparse matrices opened to arrays."""
-        takes_arrays = isinstance(self.f, (Dispatcher, InPlace, NumericalGradient))
+        takes_arrays = isinstance(self.f, (Dispatcher, AdaptedFunction, NumericalGradient))
         if takes_arrays and not any(holds_arrays(x) or is_sparse(x) for x in self.several):
             return self
         chosen, optional = self._named, 0
@@ -197,7 +194,7 @@ class CheckArguments:
             structure.exclude_outputs(f, self.nondifferentiable_outputs, self.kwargs or {})
         return replace(
             self,
-            f=AdaptedFunction(f, structure),
+            f=AdaptedFunction.of(f, structure=structure),
             inputs=structure.arrays,
             args=(),
             argnums=structure.argnums,
@@ -230,7 +227,7 @@ class CheckArguments:
             raise ValueError(msg)
         return replace(
             self,
-            f=result.f,
+            f=AdaptedFunction.of(self.f, by_library=result.f),
             inputs=result.inputs,
             derivatives={"jac": None, "vjp": result.vjp, "jvp": result.jvp},
             argnums=result.argnums if self.argnums is None else self.argnums,
@@ -293,7 +290,7 @@ class CheckArguments:
         if not self.of_library:
             values, kwargs = of_numpy(values), of_numpy(kwargs)
         return FunctionAtPoint(
-            self.f,
+            AdaptedFunction.of(self.f),
             values,
             kwargs,
             frozenset(scalars),
@@ -352,20 +349,17 @@ class CheckArguments:
             call = self.derivatives[name]
             if call is None or not chosen[name]:
                 continue
-            if name == "jac" and self.with_value:
-                call = ValueAndJac(call, self.primals)
-            if self.structure is not None and self.library is None:
-                call = AdaptedDerivative(name, call, self.structure)
+            structure = None if self.of_library else self.structure
+            primals = self.primals if name == "jac" and self.with_value else None
+            adapted = AdaptedDerivative(name, call, structure, primals)
             if inplace is not None:
                 active = [p.example for p in subject.active]
                 outputs = [p.example for p in subject.active_outputs]
-                call = filling_derivative(
-                    name, call, active, outputs, subject.several, inplace == ADD
-                )
+                adapted = adapted.filling(active, outputs, subject.several, inplace == ADD)
             conjugate = self.convention == "jax"
             label = self.names.get(name, name)
             about = subject, conjugate, strict, self.of_library, label
-            result.append(AnalyticDerivative(name, call, *about))
+            result.append(AnalyticDerivative(name, adapted, *about))
         return result
 
 

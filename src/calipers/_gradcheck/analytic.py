@@ -5,7 +5,7 @@ With torch's convention the gradient of complex numbers pairs with them as real 
 out both conjugates.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from .._core.arguments import note_form
 from .._core.arrays import as_dense_array, is_sparse
 from .._core.containers import as_tuple
 from .._core.protocols import NDArray
-from .calls import InPlace, noncontiguous, private
+from .calls import AdaptedDerivative, noncontiguous, private
 from .flatten import Segment, WrongFormError, picked, real_rows, real_vector, require_zero
 from .function_at_point import FunctionAtPoint
 from .jacobian_storage import compact
@@ -149,7 +149,7 @@ class AnalyticDerivative:
     """A jac, vjp or jvp of the caller or of a library, as a function of real vectors."""
 
     form: str
-    call: Callable[..., Any]
+    call: AdaptedDerivative
     subject: FunctionAtPoint
     conjugate: bool  # jax's convention
     strict: bool = False  # whether results must have the dtypes of inputs and outputs
@@ -180,7 +180,7 @@ class AnalyticDerivative:
         try:
             result = self.call(*arguments, *last, **named)
         except TypeError as error:
-            fills = ("*outs",) if isinstance(self.call, InPlace) else ()
+            fills = ("*outs",) if self.call.likes is not None else ()
             named_too = ("**kwargs",) if named else ()
             takes = ", ".join(("*inputs", "*args", *_LAST.get(self.form, ()), *fills, *named_too))
             note_form(error, f"{self.name} is called as {self.name}({takes})")

@@ -16,7 +16,7 @@ from .._execution.run import run
 from .._execution.tasks import Buffers
 from .._kernels.gradcheck import AT_POINTS
 from .analytic import AnalyticDerivative
-from .calls import InPlace, private
+from .calls import private
 from .entry_rules import all_agree
 from .jacobian_storage import Rows
 
@@ -191,9 +191,7 @@ def _compiled(d: AnalyticDerivative, length: float) -> _Loop | None:
     """Return a loop that calls a compiled derivative with unit vectors; None if there is none."""
     subject = d.subject
     one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate
-    call, fills = d.call, False
-    if isinstance(call, InPlace) and not call.adds:
-        call, fills = call.inner, True
+    call, fills = d.call.direct, d.call.likes is not None
     if not one_to_one or not isinstance(call, Dispatcher):
         return None
     source, taken = subject.active_outputs[0].example, subject.active[0].example

@@ -1,10 +1,10 @@
-"""Calls of functions: their errors, copies of arguments, results in place, the check as code."""
+"""Calls of f and its derivatives: errors, adapters, copies of arguments, the check as code."""
 
 import inspect
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, wraps
 from itertools import takewhile
 from typing import Any, ParamSpec, TypeVar
@@ -16,6 +16,8 @@ from .._core.arrays import as_array
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._core.report import MODULES, name_in_code
+from .containers import Structure
+from .flatten import WrongFormError, as_outputs, real_rows, real_vector
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,7 +74,9 @@ def _each(of: Callable[[Any], Any], value: Any) -> Any:
 
 def private(value: Any) -> Any:
     """Copy arrays, also in lists, tuples and dicts; return other values unchanged."""
-    return _each(lambda x: x.copy(order="K") if isinstance(x, np.ndarray) else x, value)
+    if isinstance(value, np.ndarray):
+        return value.copy(order="K")
+    return _each(private, value) if type(value) in (list, tuple, dict) else value
 
 
 def noncontiguous(x: NDArray) -> NDArray:
@@ -107,71 +111,168 @@ def same(new: Any, old: Any) -> bool:
     return True
 
 
-class InPlace:
+@dataclass(frozen=True)
+class AdaptedFunction:
     """
-    Wrapper that returns the results of a function that stores them in its last arguments.
+    The caller's function, as a function of NumPy arrays that returns NumPy arrays.
 
-    `likes` are arrays like the results. A function that `adds` to these arrays gets zeros.
-    `arranged` makes the return value from the arrays.
+    A call converts what the caller's function takes and returns: containers, sparse matrices, and
+    arrays in which it stores its results. The other methods return the differentiable outputs in
+    one array.
     """
 
-    def __init__(
-        self,
-        inner: Callable[..., Any],
-        likes: tuple[NDArray, ...],
-        adds: bool = False,
-        arranged: Callable[[tuple[NDArray, ...]], Any] | None = None,
-    ) -> None:
-        self.inner, self.likes, self.adds = inner, likes, adds
-        self._arranged = arranged or _one_or_all
+    inner: Callable[..., Any]
+    structure: Structure | None = None  # how arguments and results are made of arrays
+    likes: tuple[NDArray, ...] | None = None  # arrays like the results, if f stores them
+    fill_value: float = np.nan  # so that elements that are not written are not taken for zeros
+    by_library: Callable[..., Any] | None = None  # f of NumPy arrays, as f's library calls it
+    kinds: Sequence[Any] = ()  # the shape and dtype of each output
+    positions: tuple[int, ...] = ()  # of the differentiable outputs
+    one_input: bool = True  # whether f is differentiated with respect to one input only
+    of_batch: Callable[..., Any] | None = None  # f of batches of one input
+    position: int = 0  # of that input
+
+    @classmethod
+    def of(cls, f: Callable[..., Any], **changes: Any) -> "AdaptedFunction":
+        """Return the adapter of f with some fields changed; f may be an adapter."""
+        return replace(f, **changes) if isinstance(f, cls) else cls(f, **changes)
 
     @property
-    def way(self) -> str:
-        return ADD if self.adds else WRITE
+    def direct(self) -> Callable[..., Any]:
+        """The caller's function if that takes NumPy arrays, with those for results; else this."""
+        takes_arrays = self.structure is None and self.by_library is None
+        return self.inner if takes_arrays else self
+
+    def __call__(self, *arrays: Any, **kwargs: Any) -> Any:
+        """Return an array or a tuple of arrays."""
+        if self.by_library is not None:
+            return self.by_library(*arrays)
+        structure, likes, arguments = self.structure, self.likes, arrays
+        if structure is not None and not structure.takes_arrays:
+            arguments = tuple(structure.arguments(arrays))
+        if likes is None:
+            y = self.inner(*arguments, **kwargs)
+        else:
+            outs = tuple(np.full_like(like, self.fill_value) for like in likes)
+            self.inner(*arguments, *outs, **kwargs)
+            y = outs if len(outs) > 1 else outs[0]
+        return y if structure is None or isinstance(y, np.ndarray) else structure.result(y)
+
+    def real_outputs(self, *arrays: Any, **kwargs: Any) -> NDArray:
+        """Return the outputs as a real vector; NaN if f raises LinAlgError (singular matrix)."""
+        try:
+            y = self(*arrays, **kwargs)
+        except Exception as error:
+            if not type(error).__name__.endswith("LinAlgError"):  # NumPy's, SciPy's, or torch's
+                raise
+            zeros = real_vector([np.zeros(*self.kinds[k]) for k in self.positions])
+            return np.full_like(zeros, np.nan)
+        return self.reals_of(y)
+
+    def reals_of(self, y: Any) -> NDArray:
+        """Return the real vector of a result of f, whose shapes and dtypes must not change."""
+        outputs = (y,) if type(y) is np.ndarray else as_outputs(y)[0]
+        kinds = [(output.shape, output.dtype) for output in outputs]
+        if kinds != self.kinds:
+            as_outputs(y)  # raises a TypeError for an array that is not of numbers
+            raise ValueError(_changed(self.kinds, kinds))
+        return real_vector([outputs[k] for k in self.positions])
+
+    def complex_outputs(self, *arrays: Any, **kwargs: Any) -> NDArray:
+        """Return the outputs for complex arguments as a vector, complex if one of them is."""
+        outputs, _ = as_outputs(self(*arrays, **kwargs))
+        flat = np.concatenate([outputs[k].reshape(-1) for k in self.positions])
+        # Real outputs may mean that f depends on other inputs.
+        return flat if self.one_input else flat.astype(np.result_type(flat, np.complex64))
+
+    def real_rows(self, *arrays: Any, **kwargs: Any) -> NDArray:
+        """Return a row of real numbers for each point of a batch of one input."""
+        assert self.of_batch is not None
+        outputs, _ = as_outputs(self.of_batch(*arrays, **kwargs))
+        return real_rows([outputs[k] for k in self.positions])
+
+    def real_rows_or_each(self, *arrays: Any, **kwargs: Any) -> NDArray:
+        """Return the rows for a batch; if the batch fails, from one point at a time."""
+        try:
+            return self.real_rows(*arrays, **kwargs)
+        except Exception:  # one of the points may raise again, and then explains it
+            k = self.position
+            before, points, after = arrays[:k], arrays[k], arrays[k + 1 :]
+            return np.stack([self.real_outputs(*before, x, *after, **kwargs) for x in points])
+
+
+def _changed(kinds: Sequence[Any], others: Sequence[Any]) -> str:
+    """Return the message for outputs whose shape or dtype has changed."""
+    of_shape = [shape for shape, _ in kinds] != [shape for shape, _ in others]
+    k, what = (0, "shape") if of_shape else (1, "dtype")
+    then, since = (", ".join(str(kind[k]) for kind in each) for each in (kinds, others))
+    return (
+        f"f returned outputs of {what} {then} and then {since}: "
+        f"their {what} must not depend on the values of the inputs"
+    )
+
+
+@dataclass(frozen=True)
+class AdaptedDerivative:
+    """
+    The caller's jac, vjp or jvp, as a function of NumPy arrays that returns NumPy arrays.
+
+    The last argument of vjp and jvp is a direction.
+    """
+
+    form: str
+    inner: Callable[..., Any]
+    structure: Structure | None = None  # how arguments and results are made of arrays
+    primals: dict[str, Any] | None = None  # where the value of value_and_jac is stored
+    likes: tuple[NDArray, ...] | None = None  # arrays like the results, if it stores them
+    adds: bool = False  # whether it adds the results to these arrays
+    width: int = 1  # the number of arrays for one output of jac
+    several: bool = False  # whether results are a tuple
+
+    @property
+    def direct(self) -> Callable[..., Any]:
+        """The caller's function if calls of that suffice, with arrays that it overwrites last."""
+        suffices = self.structure is None and self.primals is None and not self.adds
+        return self.inner if suffices else self
+
+    def filling(
+        self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], several: bool, adds: bool
+    ) -> "AdaptedDerivative":
+        """Return the adapter of a derivative that stores its results in arrays."""
+        if self.form != "jac":
+            likes = tuple(inputs if self.form == "vjp" else outputs)
+            return replace(self, likes=likes, adds=adds, several=len(likes) > 1)
+        pairs = [(out, x) for out in outputs for x in inputs]
+        likes = tuple(np.empty(y.shape + x.shape, np.result_type(y, x)) for y, x in pairs)
+        return replace(self, likes=likes, adds=adds, width=len(inputs), several=several)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the results."""
-        # Elements that are not written stay NaN, so that they are not taken for zeros.
-        return self.over(0 if self.adds else np.nan, args, kwargs)
+        """Return the derivative by arrays."""
+        if self.likes is not None:
+            start = 0 if self.adds else np.nan
+            outs = tuple(np.full_like(like, start) for like in self.likes)
+            self.inner(*args, *outs, **kwargs)
+            width = self.width
+            rows = [outs[k : k + width] for k in range(0, len(outs), width)]
+            blocks: Sequence[Any] = rows if width > 1 else outs
+            return blocks if self.several else blocks[0]
+        structure = self.structure
+        if structure is not None and structure.takes_arrays and not structure.outputs:
+            structure = None  # arguments and results are arrays themselves
+        arguments = args if structure is None else structure.of_derivative(self.form, args)
+        result = self.inner(*arguments, **kwargs)
+        if self.primals is not None:
+            result = self._without_value(result, self.primals)
+        return result if structure is None else structure.by_arrays(self.form, result)
 
-    def over(self, start: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the results in new arrays that were filled with `start` before the call."""
-        arrays = tuple(np.full_like(like, start) for like in self.likes)
-        return self._arranged(self.into(arrays, args, kwargs))
-
-    def into(
-        self, arrays: tuple[NDArray, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[NDArray, ...]:
-        """Call the function with arrays for its results, and return these arrays."""
-        self.inner(*args, *arrays, **kwargs)
-        return arrays
-
-
-def filling_derivative(
-    form: str,
-    call: Callable[..., Any],
-    inputs: Sequence[NDArray],
-    outputs: Sequence[NDArray],
-    several: bool,
-    adds: bool,
-) -> InPlace:
-    """Wrap a derivative that stores its results in arrays, so that it returns them."""
-    if form != "jac":
-        return InPlace(call, tuple(inputs if form == "vjp" else outputs), adds)
-    pairs = [(out, x) for out in outputs for x in inputs]
-    likes = (np.empty(out.shape + x.shape, np.result_type(out, x)) for out, x in pairs)
-    width = len(inputs)
-
-    def arranged(arrays: tuple[Any, ...]) -> Any:
-        rows = [arrays[k : k + width] for k in range(0, len(arrays), width)]
-        blocks = [row if width > 1 else row[0] for row in rows]
-        return blocks if several else blocks[0]
-
-    return InPlace(call, tuple(likes), adds, arranged)
-
-
-def _one_or_all(arrays: tuple[Any, ...]) -> Any:
-    return arrays if len(arrays) > 1 else arrays[0]
+    def _without_value(self, result: Any, primals: dict[str, Any]) -> Any:
+        """Return the Jacobian from (value, jac), and store the value."""
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            size = f" of {len(result)}" if isinstance(result, (tuple, list)) else ""
+            msg = f"value_and_jac returned {type(result).__name__}{size}, expected (value, jac)"
+            raise WrongFormError(msg)
+        primals["value_and_jac"] = result[0]
+        return result[1]
 
 
 @dataclass(frozen=True)

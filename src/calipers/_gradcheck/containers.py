@@ -1,7 +1,6 @@
 """Arguments and results that are containers or sparse matrices, as NumPy arrays and back."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -80,6 +79,8 @@ class Structure:
         arrays.
     nondifferentiable_outputs : tuple of int
         Positions of outputs that the caller excludes.
+    takes_arrays : bool
+        Whether the arguments are arrays themselves.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Structure:
         self.held = tuple(k for k in every if k not in self.argnums)
         paths = zip(opened.owners, opened.paths, strict=True)
         self._nested = any(opened.paths)
+        self.takes_arrays = not (self._nested or self._sparse)
         self.names = tuple(f"{owner}{path}" for owner, path in paths) if self._nested else ()
         self.outputs: list[str] = []
         self.nondifferentiable_outputs: tuple[int, ...] = ()
@@ -121,11 +123,6 @@ class Structure:
     def __reduce__(self) -> Any:
         """Pickle the arguments of the constructor, which hold no closures."""
         return Structure, self._made_from
-
-    @property
-    def is_trivial(self) -> bool:
-        """Whether arguments and results are arrays themselves."""
-        return not (self._nested or self._sparse or self.outputs)
 
     @property
     def value_indices(self) -> dict[int, tuple[NDArray, ...]]:
@@ -152,17 +149,17 @@ class Structure:
             arrays = [self._sparse[k].build(x) if k in self._sparse else x for k, x in pairs]
         return self._opened.unflatten(arrays) if self._nested else arrays
 
-    def original_arguments(self, arrays: Sequence[Any]) -> list[Any]:
+    def of_derivative(self, form: str, args: Sequence[Any]) -> Sequence[Any]:
         """Return the arguments of a derivative: as for f, but with the caller's sparse matrices."""
+        arrays, direction = (args, ()) if form == "jac" else (args[:-1], args[-1:])
+        turned = self.cotangent if form == "vjp" else self.tangent
         if self._sparse:
             pairs = enumerate(arrays)
             arrays = [self._sparse[k].original() if k in self._sparse else x for k, x in pairs]
-        return self._opened.unflatten(arrays)
+        return [*self._opened.unflatten(arrays), *map(turned, direction)]
 
     def result(self, y: Any) -> Any:
         """Return the result of f as an array or a tuple of arrays, and note its structure."""
-        if isinstance(y, np.ndarray):
-            return y
         self._returned = y
         self.outputs[:], flat = self.flattened(y)
         return flat
@@ -293,39 +290,6 @@ class Structure:
         return chosen
 
 
-@dataclass(frozen=True)
-class AdaptedFunction:
-    """Wrapper of the caller's function that takes and returns arrays."""
-
-    inner: Callable[..., Any]
-    structure: Structure
-
-    def __call__(self, *arrays: Any, **kwargs: Any) -> Any:
-        """Return an array or a tuple of arrays."""
-        structure = self.structure
-        return structure.result(self.inner(*structure.arguments(arrays), **kwargs))
-
-
-@dataclass(frozen=True)
-class AdaptedDerivative:
-    """Wrapper of the caller's jac, vjp or jvp that takes and returns arrays."""
-
-    form: str
-    inner: Callable[..., Any]
-    structure: Structure
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the derivative by arrays; the last argument of vjp and jvp is a direction."""
-        structure = self.structure
-        if structure.is_trivial:
-            return self.inner(*args, **kwargs)
-        arrays, direction = (args, ()) if self.form == "jac" else (args[:-1], args[-1:])
-        turned = structure.cotangent if self.form == "vjp" else structure.tangent
-        arguments = structure.original_arguments(arrays)
-        result = self.inner(*arguments, *map(turned, direction), **kwargs)
-        return structure.by_arrays(self.form, result)
-
-
 def _required(item: Any, form: str, location: str) -> Any:
     if item is _MISSING:
         msg = f"{form} returned no {_NOUNS[form]} for {location}: return it, or None for zeros"
@@ -368,20 +332,3 @@ def _leaves_like(x: Any, other: Any, form: str, location: str) -> list[Any]:
         for (inside, _, item), value in zip(items_of(x), values, strict=True)
         for leaf in _leaves_like(item, value, form, f"{location}{inside}")
     ]
-
-
-class ValueAndJac:
-    """Wrapper of a function that returns (value, jac), which returns only the Jacobian."""
-
-    def __init__(self, inner: Callable[..., Any], primals: dict[str, Any]) -> None:
-        self._inner, self._primals = inner, primals
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the Jacobian, and store the value."""
-        result = self._inner(*args, **kwargs)
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            size = f" of {len(result)}" if isinstance(result, (tuple, list)) else ""
-            msg = f"value_and_jac returned {type(result).__name__}{size}, expected (value, jac)"
-            raise WrongFormError(msg)
-        self._primals["value_and_jac"] = result[0]
-        return result[1]

@@ -1,7 +1,7 @@
 """Flatten arrays of inputs and outputs to one vector of real numbers, and restore them."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -24,10 +24,9 @@ class WrongFormError(Exception):
 
 def real_vector(arrays: Sequence[NDArray]) -> NDArray:
     """Return the elements of arrays as one vector of real numbers; a complex element is two."""
-    parts = [as_real_vector(np.ascontiguousarray(array)) for array in arrays]
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate([np.empty(0), *parts])
+    if len(arrays) == 1:
+        return as_real_vector(np.ascontiguousarray(arrays[0]))
+    return np.concatenate([np.empty(0), *map(as_real_vector, map(np.ascontiguousarray, arrays))])
 
 
 def real_rows(arrays: Sequence[NDArray]) -> NDArray:
@@ -214,76 +213,3 @@ def _numbers(x: Any, name: str, several: bool) -> NDArray:
 
 def _no_numbers(name: str, kind: str) -> str:
     return f"{name} must be an array of numbers, got {kind}: return an array or a tuple of arrays"
-
-
-@dataclass(frozen=True)
-class RealOutputs:
-    """f as a function that returns its differentiable outputs as one real vector."""
-
-    inner: Callable[..., Any]
-    kinds: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # of all outputs
-    positions: tuple[int, ...]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return the real vector, a copy; NaN if f raises LinAlgError, as at a singular matrix."""
-        try:
-            y = self.inner(*args, **kwargs)
-        except Exception as error:
-            if not type(error).__name__.endswith("LinAlgError"):  # NumPy's, SciPy's, or torch's
-                raise
-            kinds = (self.kinds[k] for k in self.positions)
-            numbers = real_vector([np.zeros(shape, kind) for shape, kind in kinds])
-            return np.full_like(numbers, np.nan)
-        return self.of(y).copy()
-
-    def of(self, y: Any) -> NDArray:
-        """Return the real vector of a result of f, whose shapes and dtypes must not change."""
-        arrays, _ = as_outputs(y)
-        for k, what in enumerate(("shape", "dtype")):
-            first, now = [kind[k] for kind in self.kinds], [getattr(a, what) for a in arrays]
-            if first != now:
-                then, since = (", ".join(map(str, properties)) for properties in (first, now))
-                msg = (
-                    f"f returned outputs of {what} {then} and then {since}: "
-                    f"their {what} must not depend on the values of the inputs"
-                )
-                raise ValueError(msg)
-        return real_vector([arrays[k] for k in self.positions])
-
-
-@dataclass(frozen=True)
-class RealBatches:
-    """`RealOutputs` for a function of batches of one argument."""
-
-    inner: Callable[..., Any]
-    position: int
-    alone: RealOutputs
-
-    def of_batch(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return a row of real numbers for each point."""
-        arrays, _ = as_outputs(self.inner(*args, **kwargs))
-        return real_rows([arrays[k] for k in self.alone.positions])
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return a real vector for each point; if the batch fails, from one point at a time."""
-        try:
-            return self.of_batch(*args, **kwargs)
-        except Exception:  # one of the points may raise again, and then explains it
-            points, after = args[self.position], args[self.position + 1 :]
-            each = (self.alone(*args[: self.position], x, *after, **kwargs) for x in points)
-            return np.stack(list(each))
-
-
-@dataclass(frozen=True)
-class ComplexOutputs:
-    """A function of complex numbers that returns the differentiable outputs of f, as one vector."""
-
-    inner: Callable[..., Any]
-    positions: tuple[int, ...]
-    lenient: bool  # whether real outputs may mean that f depends on other inputs
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return the outputs, all complex if one of them is."""
-        arrays, _ = as_outputs(self.inner(*args, **kwargs))
-        flat = np.concatenate([arrays[k].reshape(-1) for k in self.positions])
-        return flat.astype(np.result_type(flat, np.complex64)) if self.lenient else flat

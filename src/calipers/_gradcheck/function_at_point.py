@@ -18,13 +18,10 @@ from .._core.arguments import SEVERAL_INPUTS, note_form
 from .._core.protocols import NDArray
 from .._derivatives.function import REAL, WIRTINGER, Problem
 from .._derivatives.steps import COMPLEX_STEP, limits_of, modes_of
-from .calls import InPlace, private, same
+from .calls import AdaptedFunction, private, same
 from .containers import Structure
 from .entry_rules import all_agree
 from .flatten import (
-    ComplexOutputs,
-    RealBatches,
-    RealOutputs,
     Segment,
     as_outputs,
     has_differences,
@@ -71,27 +68,13 @@ def without_warnings_of_batches() -> Iterator[None]:
                 _filters.close()
 
 
-def base_in_batches(
-    of_batch: Callable[[NDArray], NDArray], f: Callable[[NDArray], NDArray], x: NDArray, y: NDArray
-) -> NDArray | None:
-    """
-    Return f(x) from a batch of x and a nearby point, or None if f disagrees with the batch.
-
-    Alone, f returns y at x. Rounding may differ.
-    """
-    # Two different points: a wrong batch may return the result of one point for all.
-    nearby = x + np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
-    points = np.stack([x, nearby.astype(x.dtype, copy=False)])
-    try:
-        values = of_batch(points)
-        expected = np.stack([y, f(points[1])])
-    except Exception:  # an f that takes no batches may raise anything
-        return None
+def _agrees(values: NDArray, expected: NDArray) -> bool:
+    """Return True if the results of a batch are those of single calls, up to rounding."""
     if values.shape != expected.shape:
-        return None
+        return False
     tolerance = _BATCH_ROUNDINGS * float(np.finfo(expected.dtype).eps)
     size = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
-    return values[0] if all_agree(values, expected, tolerance * size) else None
+    return all_agree(values, expected, tolerance * size)
 
 
 def no_batches(position: int) -> None:
@@ -106,7 +89,7 @@ class FunctionAtPoint:
     `active` are the segments of the differentiable inputs, `active_outputs` of such outputs.
     """
 
-    f: Callable[..., Any]
+    adapted: AdaptedFunction
     values: list[Any]
     kwargs: dict[str, Any]
     scalars: frozenset[int]
@@ -160,6 +143,17 @@ class FunctionAtPoint:
             [self.outputs[k] for k in positions], positions, every, labels
         )
         self.base = real_vector([p.example for p in self.active_outputs])
+        self.adapted = replace(
+            self.adapted,
+            kinds=[(o.shape, o.dtype) for o in self.outputs],
+            positions=tuple(positions),
+            one_input=len(self.active) == 1,
+        )
+
+    @property
+    def f(self) -> Callable[..., Any]:
+        """A function of NumPy arrays: the caller's if possible, with arrays that it fills last."""
+        return self.adapted.direct
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -256,7 +250,7 @@ class FunctionAtPoint:
         arguments, named = self.arguments(), private(self.kwargs)
         started = time.perf_counter()
         try:
-            y = self.f(*arguments, **named)
+            y = self.adapted(*arguments, **named)
         except TypeError as error:
             if self.calls == 1:
                 count = f"{len(arguments)} argument{'s' * (len(arguments) != 1)}"
@@ -279,7 +273,7 @@ class FunctionAtPoint:
         arguments = self.arguments()
         for k, x in self.laid_out.items():
             arguments[k] = private(x)
-        return self.f(*arguments, **private(self.kwargs))
+        return self.adapted(*arguments, **private(self.kwargs))
 
     def changed(self, arguments: list[Any], named: dict[str, Any]) -> list[str]:
         """Return the names of arguments that a call modified."""
@@ -296,12 +290,7 @@ class FunctionAtPoint:
 
     def reals_of(self, y: Any) -> NDArray:
         """Return the real numbers of the differentiable outputs."""
-        return self._real_outputs.of(y)
-
-    @cached_property
-    def _real_outputs(self) -> RealOutputs:
-        kinds = tuple((o.shape, o.dtype) for o in self.outputs)
-        return RealOutputs(self.f, kinds, tuple(p.position for p in self.active_outputs))
+        return self.adapted.reals_of(y)
 
     def problem(self, part: Segment, batches: bool) -> Problem:
         """Return the problem of differentiating f by one input, in batches if f takes them."""
@@ -310,10 +299,10 @@ class FunctionAtPoint:
         mode = WIRTINGER if x.dtype.kind == "c" else REAL
         f: Callable[..., Any]
         if self.compiled:
-            f, y = self._inner, self.active_outputs[0].example
+            f, y = self.f, self.active_outputs[0].example
             out_like = y if self._fills else None
         else:
-            f, y, out_like = self._real_outputs, np.asarray(self.base), None
+            f, y, out_like = self.adapted.real_outputs, np.asarray(self.base), None
         together = None
         if batches and part.stop - part.start > _FEW:
             together = self._in_batches(part, x, before, after, named)
@@ -338,33 +327,36 @@ class FunctionAtPoint:
         after: tuple[Any, ...],
         named: dict[str, Any],
     ) -> tuple[Callable[..., Any], NDArray] | None:
-        """Return f of batches of one input, and its value at x; None if f takes no batches."""
-        together = self.batched(part.position)
-        if together is None:
+        """
+        Return f of batches of one input, and its value at x; None if f takes no batches.
+
+        A batch of x and a nearby point must agree with single calls.
+        """
+        of_batch = self.batched(part.position)
+        if of_batch is None:
             return None
-        f = RealBatches(together, part.position, self._real_outputs)
-
-        def of_batch(points: NDArray) -> NDArray:
-            return f.of_batch(*before, points, *after, **named)
-
-        def alone(point: NDArray) -> NDArray:
-            return f.alone(*before, point, *after, **named)
-
-        base = base_in_batches(of_batch, alone, x, self.base)
-        return None if base is None else (f, base)
+        f = replace(self.adapted, of_batch=of_batch, position=part.position)
+        # Two different points: a wrong batch may return the result of one point for all.
+        nearby = x + np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
+        points = np.stack([x, nearby.astype(x.dtype, copy=False)])
+        try:
+            values = f.real_rows(*before, points, *after, **named)
+            expected = np.stack([self.base, f.real_outputs(*before, points[1], *after, **named)])
+        except Exception:  # an f that takes no batches may raise anything
+            return None
+        return (f.real_rows_or_each, values[0]) if _agrees(values, expected) else None
 
     def complex_problem(self, part: Segment) -> Problem:
         """Return the problem of differentiating f by one input with complex steps."""
         mode = modes_of(part.example, COMPLEX_STEP, False)
         x = part.example.astype(np.result_type(part.example, np.complex64))
         before, after, named = self._others(part)
-        f, out_like = self._inner, self.active_outputs[0].example if self._fills else None
+        f, out_like = self.f, self.active_outputs[0].example if self._fills else None
         if self._fills and not self._alone:
             msg = "method='cs' takes a function that stores one result in out_like=, not several"
             raise ValueError(msg)
-        one = len(self.active) == 1
-        if not (self._fills or (one and self._alone)):
-            f = ComplexOutputs(f, tuple(p.position for p in self.active_outputs), lenient=not one)
+        if not (self._fills or (len(self.active) == 1 and self._alone)):
+            f = self.adapted.complex_outputs
         scalar = part.position in self.scalars
         self.calls += 1
         return Problem(f, before, x, after, named, mode, scalar, out_like)
@@ -378,7 +370,7 @@ class FunctionAtPoint:
     @property
     def compiled(self) -> bool:
         """Whether f is a compiled function that kernels can call."""
-        return self._alone and isinstance(self._inner, Dispatcher)
+        return self._alone and isinstance(self.f, Dispatcher)
 
     @property
     def _alone(self) -> bool:
@@ -387,11 +379,7 @@ class FunctionAtPoint:
 
     @property
     def _fills(self) -> bool:
-        return isinstance(self.f, InPlace)
-
-    @property
-    def _inner(self) -> Callable[..., Any]:
-        return self.f.inner if isinstance(self.f, InPlace) else self.f
+        return self.adapted.likes is not None and self.f is self.adapted.inner
 
 
 def names_of(inputs: Sequence[Any], structure: Structure | None) -> tuple[str, ...]:

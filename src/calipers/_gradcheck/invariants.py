@@ -1,6 +1,7 @@
 """Consistency checks of f and its derivatives that take no step, at the cost of a few calls."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from .._compare.elementwise import equal_arrays
 from .._core.arrays import is_sparse
 from .._core.protocols import NDArray
 from .analytic import AnalyticDerivative
-from .calls import InPlace, private
+from .calls import ADD, WRITE, private
 from .entry_rules import all_agree, least_normal
 from .flatten import WrongFormError, as_outputs, largest_by_segment, norm, real_vector
 from .function_at_point import FunctionAtPoint
@@ -28,11 +29,12 @@ def determinism(subject: FunctionAtPoint, tolerance: float) -> Iterator[str]:
 
     Some routines round differently from call to call, by memory alignment or threads.
     """
-    if isinstance(subject.f, InPlace):
+    if subject.adapted.likes is not None:
         # The first call wrote into arrays of NaN.
         arguments, named = tuple(subject.arguments()), private(subject.kwargs)
         subject.calls += 1
-        again = subject.reals_of(subject.f.over(0, arguments, named))
+        over_zeros = replace(subject.adapted, fill_value=0.0)
+        again = subject.reals_of(over_zeros(*arguments, **named))
         unwritten = np.isnan(subject.base) & ~np.isnan(again)
         if unwritten.any():
             yield (
@@ -126,7 +128,8 @@ def output_arrays(
     d: AnalyticDerivative, random: np.random.Generator, tolerance: float
 ) -> Iterator[str]:
     """Check that a derivative overwrites its output arrays, or adds to them, as declared."""
-    if not isinstance(d.call, InPlace):
+    likes, adds = d.call.likes, d.call.adds
+    if likes is None:
         return
     last: tuple[Any, ...] = ()
     if d.form != "jac":
@@ -134,20 +137,18 @@ def output_arrays(
         v[::2] = 0  # a derivative that skips zeros may not write there
         last = (d.shaped(v),)
     arguments = (*d.subject.arguments(), *last)
-    held = [_numbers_like(like, random) for like in d.call.likes]
-    fresh = [np.zeros_like(like) for like in d.call.likes]
+    held = [_numbers_like(like, random) for like in likes]
+    one, two = [a.copy() for a in held], [np.zeros_like(like) for like in likes]
     d.calls += 2
     named = private(d.subject.kwargs)
-    one = d.call.into(tuple(a.copy() for a in held), arguments, named)
-    two = d.call.into(tuple(fresh), arguments, named)
+    d.call.inner(*arguments, *one, **named)
+    d.call.inner(*arguments, *two, **named)
     for before, after, alone in zip(held, one, two, strict=True):
-        expected = before + alone if d.call.adds else alone
-        allowed = tolerance + (
-            rounding_error(d, np.abs(before) + np.abs(alone)) if d.call.adds else 0
-        )
+        expected = before + alone if adds else alone
+        allowed = tolerance + (rounding_error(d, np.abs(before) + np.abs(alone)) if adds else 0)
         if not all_agree(after, expected, allowed):
-            how = "add to" if d.call.adds else "overwrite"
-            yield f"{d.name} does not {how} its output arrays (inplace={d.call.way!r})"
+            how, way = ("add to", ADD) if adds else ("overwrite", WRITE)
+            yield f"{d.name} does not {how} its output arrays (inplace={way!r})"
             return
 
 
