@@ -232,6 +232,12 @@ def test_a_function_of_a_container_that_leaves_a_result_unwritten():
     assert report.reason.startswith(text)
 
 
+def test_the_values_of_out_like_do_not_matter_to_a_checkpoint(tmp_path):
+    for value in (1.0, np.nan):
+        options = {"out_like": np.full(X.shape, value), "checkpoint": tmp_path}
+        assert calipers.gradcheck(cube.py_func, X, vjp=lambda x, w: 3 * x**2 * w, **options)
+
+
 def test_a_tensor_and_a_derivative_of_arrays():
     torch = pytest.importorskip("torch")
     x = torch.tensor(X, requires_grad=True)
