@@ -20,7 +20,8 @@ length over which the exact function is straight enough to be differenced. An en
   noise, so that differences over a tenth of the scale still see it.
 - clear: the mistake alone stands 1000 times above the noise.
 
-A right Jacobian is in a subset if all its nonzero entries are; a wrong one if the wrong entry is.
+A right Jacobian is in a subset if all its nonzero entries are; a wrong one if the wrong entry is,
+and is not negligible: more than the default tolerance times the largest entry of its row or column.
 
 Right claims should PASS, mistakes FAIL, and claims at a kink be NONSMOOTH. Right derivatives near a
 kink may PASS or be NONSMOOTH; claims of the slope of its other side must not PASS.

@@ -50,7 +50,8 @@ class Truth:
     scale : array of shape (m, n)
         The length over which an entry can be measured: the largest of ``s, s/4, s/16, ...`` for
         which a central difference of the exact function with steps of a quarter of it is within 5 %
-        of the entry. s is the smaller of ``|x|`` and of the length scale that was drawn.
+        of the entry. s is the smaller of ``|x|`` and of the length scale that was drawn. At 0 it is
+        this length scale, but at most 1, or the largest input.
     """
 
     formula: Formula
@@ -247,7 +248,10 @@ def measured(formula: Formula, x: NDArray, lengths: NDArray) -> Truth:
         raise _UndefinedError
     eps = float(np.finfo(formula.dtype).eps)
     noise = np.array([eps / 2 * abs(float(value)) for value in values])
-    scales = np.where(x == 0, lengths, np.minimum(np.abs(x.astype(float)), lengths))
+    # Nothing about a zero tells that f varies over more than 1, or than the other inputs.
+    size = np.abs(x.astype(float))
+    at_zero = np.minimum(lengths, max(1.0, float(size.max())))
+    scales = np.where(x == 0, at_zero, np.minimum(size, lengths))
     for k in range(-4, 5):
         near = np.where(x == 0, k * eps * lengths, x * (1 + k * eps)).astype(formula.dtype)
         result = np.asarray(formula(near))
@@ -302,6 +306,11 @@ CHANGE = 10.0  # A mistake is decidable if its change of the output is this many
 CLEAR = 1000.0  # A mistake is clear if its change of the output is this many times the noise.
 
 
+# gradcheck's default tolerances. It compares entries that are below this share of the largest of
+# their row, and of their column, with the smaller of these (docs/gradcheck_method.md).
+NEGLIGIBLE = {"float64": 1e-6, "float32": 5e-3}
+
+
 def _subsets(visibility: float, relative: float) -> tuple[str, ...]:
     limits = {"visible": ENTRY, "decidable": CHANGE / relative, "clear": CLEAR / relative}
     return ("all", *(name for name, limit in limits.items() if visibility >= limit))
@@ -316,11 +325,16 @@ def problem(truth: Truth, seed: int, index: int) -> Problem:
     entries = np.argwhere(truth.jacobian != 0)
     weakest = min(float(visibility[i, j]) for i, j in entries)
     i, j = entries[random.integers(len(entries))]
+    sizes = np.abs(truth.jacobian)
+    floor = NEGLIGIBLE[dtype.name] * min(sizes[i].max(), sizes[:, j].max())
+    subsets_of_mistake = _subsets(float(visibility[i, j]), relative)
+    if sizes[i, j] <= floor:
+        subsets_of_mistake = ("all",)
     wrong = truth.jacobian.copy()
     wrong[i, j] *= 1 + relative * random.choice([-1, 1])
     claims = [
         Claim("right", truth.jacobian.astype(dtype), _subsets(weakest, relative)),
-        Claim("mistake", wrong.astype(dtype), _subsets(float(visibility[i, j]), relative)),
+        Claim("mistake", wrong.astype(dtype), subsets_of_mistake),
     ]
     subsets = [[_subsets(float(v), relative) for v in row] for row in visibility]
     name = f"random{8 * dtype.itemsize}:{seed}:{index}"
