@@ -123,8 +123,8 @@ class Check:
                 formats = [k for k, each in SPACINGS.items() if each > max(eps, coarsest)]
                 spacing = SPACINGS[formats[0]] if formats else np.inf
                 if rows is None or not invariants.is_linear(d, late, rows, self.rule.rtol, spacing):
-                    known = nondet_tol, self.rule, sizes, rows, eps, formats, late
-                    findings[d.name] += linearity(d, random, *known)
+                    options = nondet_tol, self.rule, sizes, rows, eps, formats, late
+                    findings[d.name] += linearity(d, random, *options)
         except WrongFormError as wrong:
             others.append(str(wrong))
             outcome.jacobians, outcome.late = {}, []

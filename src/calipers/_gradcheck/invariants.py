@@ -125,10 +125,10 @@ def statelessness(
     d.subject.call()
     after, again = answer(), answer()
     repeated = largest_difference(*entries_of_both(after, again))
-    moved = largest_difference(*entries_of_both(before, after))
-    if moved > tolerance >= repeated:
+    difference = largest_difference(*entries_of_both(before, after))
+    if difference > tolerance >= repeated:
         yield (
-            f"{d.name} depends on the last call of f, by {moved:.3g}: compute what it "
+            f"{d.name} depends on the last call of f, by {difference:.3g}: compute what it "
             "needs from its arguments"
         )
     elif max(repeated, d.change) > tolerance:
@@ -313,7 +313,7 @@ def is_linear(
 
     `rows` are the results for unit vectors, and `spacing` is that of the format at 1, or infinite.
     If a part of the direction were rounded to it, some results would show that: it is ruled out
-    where they are far nearer to the sums than that. Results that are not need a closer look.
+    where they are far nearer to the sums than that.
     """
     if late.contiguity_error is not None or late.zero.any():
         return False
