@@ -1,0 +1,197 @@
+"""
+Decide what the scales of a derivative say: its value, error and status, and whether a claim holds.
+
+The derivative is local: a scale counts unless a shorter one contradicts it. The value is that of
+the scale with the least error among these. A claim passes if that scale confirms it within the
+tolerance. It fails only if scales that can tell it from the value agree that it is wrong, and none
+supports it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._core.protocols import NDArray
+from .._kernels.differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
+from .scales import Scales
+from .thresholds import THRESHOLDS as T
+
+FAIL, NONSMOOTH_VERDICT, INCONCLUSIVE, PASS = range(4)  # in the order of `VERDICTS`
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """
+    Derivatives of outputs along directions, by the scales that agree: arrays (directions, outputs).
+
+    Attributes
+    ----------
+    value, error : ndarray
+        At a kink the mean of both slopes, with the error of that mean.
+    scale : ndarray of int
+        The scale that the value is of.
+    outer : ndarray of int
+        The next longer scale that contradicts it, or -1.
+    contradicted : ndarray
+        Scales that a shorter one contradicts, of the shape of `Scales.slope`.
+    abrupt : ndarray of bool
+        Whether f departs from its slope abruptly between both, as at a kink or jump near x.
+    kinked : ndarray of bool
+        Whether a kink near x explains the outer scale: one of its one-sided slopes is the value.
+    scattered : ndarray of bool
+        Whether longer scales agree on another value, and f is not smooth in between: rounding of
+        terms that cancel makes such pieces. The error is then the distance of both values.
+    gap : ndarray
+        Half the difference of the slopes on both sides of a kink at x; 0 if there is none.
+    """
+
+    value: NDArray
+    error: NDArray
+    scale: NDArray
+    outer: NDArray
+    contradicted: NDArray
+    abrupt: NDArray
+    kinked: NDArray
+    scattered: NDArray
+    gap: NDArray
+
+    @property
+    def total_error(self) -> NDArray:
+        """The error of the derivative; at a kink half the difference of both slopes."""
+        return np.asarray(np.fmax(self.error, self.gap))
+
+    def status(self, s: Scales) -> NDArray:
+        """Return the status of each direction: the most severe of its outputs."""
+        noisy = s.noise > T.noisy * s.rounding
+        status = np.where(noisy & (s.change > 0), NOISY, CONVERGED)
+        status = np.where(self.gap > 0, NONSMOOTH, status)
+        status = np.where(self.scattered, ALIASED, status)
+        status = np.where(np.isfinite(self.value) & np.isfinite(self.error), status, NONFINITE)
+        return np.asarray(np.max(status, axis=-1, initial=CONVERGED))
+
+
+def _take(a: NDArray, k: NDArray) -> NDArray:
+    """Return one scale of each output."""
+    return np.take_along_axis(a, np.fmax(k, 0)[:, None], axis=1)[:, 0]
+
+
+def contradicted_scales(slope: NDArray, error: NDArray) -> NDArray:
+    """Return True for intervals that do not overlap with that of some shorter scale."""
+    low, high = slope - error, slope + error
+    low, high = (np.where(np.isfinite(error), x, y) for x, y in ((low, -np.inf), (high, np.inf)))
+    lowest, highest = np.full_like(high, np.inf), np.full_like(low, -np.inf)
+    lowest[:, :-1] = np.minimum.accumulate(high[:, :0:-1], axis=1)[:, ::-1]
+    highest[:, :-1] = np.maximum.accumulate(low[:, :0:-1], axis=1)[:, ::-1]
+    return np.asarray((low > lowest) | (high < highest))
+
+
+def _neighbours(which: NDArray) -> NDArray:
+    """Return True where a scale and one next to it are marked."""
+    both = which[:, 1:] & which[:, :-1]
+    result = np.zeros_like(which)
+    result[:, 1:] |= both
+    result[:, :-1] |= both
+    return result
+
+
+def estimate(s: Scales) -> Estimates:
+    """Return value and error of each derivative."""
+    number = np.arange(s.slope.shape[1])[None, :, None]
+    with np.errstate(all="ignore"):
+        contradicted = contradicted_scales(s.slope, s.error)
+        error = np.where(contradicted, np.inf, s.error)
+        # Beyond |x| f may be a different one, unless the slope is known within |x|.
+        below = np.where(s.t <= s.inner[:, None], error, np.inf)
+        near, best = below.argmin(axis=1), error.argmin(axis=1)
+        known = _take(below, near) <= T.known * np.abs(_take(s.slope, near))
+        scale = np.where(known, best, near)
+        value, error = _take(s.slope, scale), _take(error, scale)
+        off = np.abs(s.slope - value[:, None])
+        longer = (number < scale[:, None]) & (off > s.error + _take(s.error, scale)[:, None])
+        outer = np.where(longer, number, -1).max(axis=1)
+        abrupt = (outer >= 0) & _is_abrupt(s, value, scale, outer)
+        gap = np.abs(_take(s.gap, outer))
+        kinked = _take(off, outer) <= T.kink * gap + _take(s.error, outer)
+        agree = longer & (s.error < T.telling * off)
+        step = np.abs(s.slope[:, 1:] - s.slope[:, :-1]) <= s.error[:, 1:] + s.error[:, :-1]
+        agree[:, :-1] &= agree[:, 1:] & step
+        agree[:, -1] = False
+        scattered = agree.any(axis=1) & abrupt & ~kinked
+        other = np.where(agree, s.error, np.inf).argmin(axis=1)
+        error = np.where(scattered, np.fmax(error, _take(off, other)), error)
+        gap_at_x = _gap_at_x(s)
+    return Estimates(value, error, scale, outer, contradicted, abrupt, kinked, scattered, gap_at_x)
+
+
+def _is_abrupt(s: Scales, value: NDArray, scale: NDArray, outer: NDArray) -> NDArray:
+    """Return True where f departs from its slope within one halving of the step."""
+    even, odd = s.departure
+    count = s.slope.shape[1]
+    odd = odd[:, :count] - value[:, None] * s.t
+    departure = np.abs(even[:, :count]) + np.abs(odd)
+    floor = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
+    growth = departure[:, :-1] / (departure[:, 1:] + floor)
+    before = np.ones_like(growth)
+    before[:, :-1] = growth[:, 1:]
+    number = np.arange(count - 1)[None, :, None]
+    # The slope of a scale is made of its own samples and the two next ones.
+    between = (number >= outer[:, None]) & (number < scale[:, None] + 3)
+    smooth = np.fmax(4.0, before) ** T.abrupt
+    return np.asarray((between & (growth > smooth)).any(axis=1))
+
+
+def _gap_at_x(s: Scales) -> NDArray:
+    """Return half the jump of the slope at x, or 0."""
+    contradicted = contradicted_scales(s.gap, s.gap_error)
+    error = np.where(contradicted, np.inf, s.gap_error)
+    best = error.argmin(axis=1)
+    jumps = _neighbours(np.abs(s.gap) > T.kink * s.gap_error)
+    found = _take(jumps, best) & np.isfinite(_take(error, best))
+    return np.where(found, np.abs(_take(s.gap, best)), 0.0)
+
+
+def judge(
+    s: Scales,
+    m: Estimates,
+    claim: NDArray,
+    allowed: NDArray,
+    natural: NDArray,
+    resolution: float,
+    alive: NDArray,
+) -> tuple[NDArray, NDArray]:
+    """
+    Return the verdicts of claims, and which pass only because noise hides them.
+
+    `allowed` is the tolerance of each, `natural` the size of an entry that changes f by its own
+    size over the size of x, `resolution` the relative tolerance, and `alive` says which outputs
+    change with any input. All arrays have the shape (directions, outputs).
+    """
+    with np.errstate(all="ignore"):
+        off, value, error = np.abs(claim - m.value), m.value, m.error
+        away = np.abs(claim[:, None] - s.slope)
+        limit = allowed[:, None]
+        supports = (away <= limit + s.error) & (s.error <= np.fmax(limit, T.telling * off[:, None]))
+        excludes = (away > limit + T.certain * s.error) & ~m.contradicted & np.isfinite(s.error)
+        passes = (off <= allowed + error) & (error <= allowed)
+        fails = (off > allowed + T.certain * error) & _take(_neighbours(excludes), m.scale)
+        fails &= ~supports.any(axis=1) & (alive | (s.change > 0))
+        kink = m.gap > allowed
+        inside = kink & (off <= m.gap + allowed + _take(s.error, m.scale))
+        outer_gap = np.abs(_take(s.gap, m.outer)) + allowed + _take(s.error, m.outer)
+        near = m.abrupt & m.kinked & (_take(away, m.outer) <= outer_gap)
+        longest = np.nanmax(s.t[:, :, 0], axis=1, initial=0.0)[:, None]
+        still = (s.still > 0) & (np.abs(claim) * longest <= s.rounding)
+        still &= s.still >= s.inner * np.sqrt(np.finfo(float).eps)
+        seen = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
+        bent = np.where(np.abs(s.gap) > T.visible * s.gap_error, np.abs(s.gap), 0.0).max(axis=1)
+        natural = np.fmax(natural, np.fmax(seen, bent))
+        negligible = off + error <= T.negligible * resolution * natural
+        verdict = np.full(claim.shape, INCONCLUSIVE, np.int8)
+        hidden = (still | negligible) & ~passes & ~fails & ~kink
+        verdict[(passes & ~kink) | hidden] = PASS
+        verdict[fails & ~inside & ~still] = FAIL
+        verdict[inside] = NONSMOOTH_VERDICT
+        verdict[(verdict == INCONCLUSIVE) & near] = NONSMOOTH_VERDICT
+        wrong_kind = ~np.isfinite(claim) & np.isfinite(value) & np.isfinite(error)
+        verdict[wrong_kind] = FAIL
+    return verdict, hidden

@@ -1,0 +1,72 @@
+"""The numbers by which derivatives are estimated and judged, with their units and sources."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """
+    All numbers that decide what `differentiate` and `gradcheck` say.
+
+    Attributes
+    ----------
+    multiple : float
+        Standard deviations of the noise in the error of a slope: the best of some fifty scales is
+        taken, and each is normally off by less (one in 16 000 by more).
+    truncation : float
+        Error of a central difference in units of its change when the step is halved:
+        1 + 1/4 + 1/16 + ... = 4/3.
+    noise_samples : int
+        The shortest steps at which f changes that its noise is the root mean square of. Two
+        residuals each; fewer are too few to trust, more are as long as x in float32.
+    rounding : float
+        Least noise in spacings of f: rounding to nearest has a standard deviation of 1/sqrt(12).
+    pooled_outputs : int
+        Outputs that show noise, from which on its median is that of the others.
+    coarse_eps : float
+        Spacing at 1 above which a format has a small exponent range, as float32.
+    certain : float
+        Errors that a wrong entry is off by, in addition to the tolerance.
+    telling : float
+        Share of the difference between analytic and numerical value, within which the error of a
+        scale must be to tell one from the other.
+    kink : float
+        Errors that a gap of one-sided slopes exceeds at a kink: that of a smooth f is less than
+        its error and 1/3 of that, the sum of its changes at all shorter scales.
+    abrupt : float
+        Power of the growth of f's departure from a line, per halved step, that no smooth function
+        has from one step to the next: the growth of exp(exp(t)) is squared.
+    known : float
+        Relative error within which the slope at scales below |x| is known, so that longer ones
+        may refine it.
+    visible : float
+        Standard deviations from which on a slope, or a gap, is not noise.
+    negligible : float
+        Share of the tolerance of an entry of natural size that makes no difference.
+    first : float
+        Power of eps: relative error with which the first samples suffice.
+    first_rounding : float
+        The same in spacings of f over the size of x.
+    noisy : float
+        Spacings of f from which on it is called noisy.
+    """
+
+    multiple: float = 4.0
+    truncation: float = 4 / 3
+    noise_samples: int = 8
+    rounding: float = 0.3
+    pooled_outputs: int = 3
+    coarse_eps: float = 1e-10
+    certain: float = 2.0
+    telling: float = 0.1
+    kink: float = 2.0
+    abrupt: float = 4.0
+    known: float = 0.1
+    visible: float = 8.0
+    negligible: float = 2.0**-7
+    first: float = 2 / 3
+    first_rounding: float = 64.0
+    noisy: float = 32.0
+
+
+THRESHOLDS = Thresholds()
