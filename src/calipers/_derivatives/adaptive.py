@@ -15,11 +15,22 @@ from .._kernels.gradcheck import AT_POINTS
 from .agreement import Estimates, estimate
 from .fixed_step import Evaluator, note_coordinate
 from .function import Problem
-from .scales import FIRST, FRACTIONS, MAX_SAMPLES, ORDERS, PROBES, UP, Samples, Scales, measure
+from .scales import (
+    FIRST_PASS,
+    FRACTIONS,
+    INNER,
+    MAX_SAMPLES,
+    N_PROBES,
+    ORDERS,
+    OUTER,
+    Samples,
+    Scales,
+    measure,
+)
 from .steps import Steps
 from .thresholds import THRESHOLDS
 
-CALLS_PER_COLUMN = 2.0 * (len(FIRST) + len(PROBES))  # of f, with which most columns are decided
+CALLS_PER_COLUMN = 2.0 * len(FIRST_PASS)  # of f, with which most columns are decided
 NATURAL_LENGTH = -1.0  # in the place of a length: that of x
 STATE = np.dtype(
     [
@@ -35,6 +46,7 @@ STATE = np.dtype(
 )
 _NARROW = 2.0**-10  # bounds nearer than this, in units of t, make differences one-sided
 _LEAST_GRAINS = 4.0  # spacings of x in the shortest step: rounding x + t then leaves two bits of t
+_TINY = np.finfo(float).tiny
 _BLOCK_BYTES = 1 << 23  # bytes of samples that are in memory at a time
 
 # Given numbers of directions, maybe repeated, and how far to go along each, in units of its length,
@@ -43,9 +55,10 @@ Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 
 class Survey(NamedTuple):
-    """The scales of some directions, by their numbers, and the estimates from them."""
+    """The scales of some outputs along some directions, by their numbers, and their estimates."""
 
-    numbers: NDArray
+    directions: NDArray
+    outputs: NDArray
     scales: Scales
     estimates: Estimates
     calls: NDArray
@@ -72,13 +85,13 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
         states["one_sided"] = np.where(sided, np.where(up >= down, 1, -1), 0)
         limit = np.where(sided, np.fmax(up, down), limit)
         # Fixed lengths hold: 0.25 of them is the longest step.
-        top = np.where(size > 0, np.clip(1 / length, 1.0, 2.0**UP), 1.0)
+        top = np.where(size > 0, np.fmax(1 / length, 1.0), 1.0)
         top = np.full(x.shape, 0.5) if steps.is_explicit else top
     states["length"] = length
     fits = (length > 0) & (limit >= 2 ** (ORDERS + 1) * _LEAST_GRAINS * states["grain"])
     fits &= limit > 0
     states["limit"] = np.where(fits, limit, 0.0)
-    states["top"] = np.fmin(top, np.where(states["one_sided"] != 0, 1.0, 2 * limit))
+    states["top"] = np.fmin(top, 2 * limit)
     status = np.where(fits, NOISY if steps.narrow else CONVERGED, BOUNDED)
     states["status"] = np.where(length > 0, status, EXCLUDED)
     states["one_sided"][~fits] = 0
@@ -91,16 +104,20 @@ def lengths_of(problem: Problem, steps: Steps) -> NDArray:
 
 
 def _sequence(states: NDArray, first: bool) -> NDArray:
-    """Return the steps of directions, the longest first, a row each; NaN at their end."""
-    skipped = np.fmax(np.log2(np.fmax(states["top"], 1.0)).round(), 0).astype(int)
-    t = states["top"][:, None] * FRACTIONS
-    if first:
-        chosen = np.concatenate((FIRST, PROBES)) + skipped[:, None]
-        t = np.take_along_axis(t, np.fmin(chosen, MAX_SAMPLES - 1), axis=1)
-    t = np.fmin(t, 1.0 * states["limit"][:, None])
+    """
+    Return the steps of directions, the longest first, a row each; NaN at their end.
+
+    They begin at the length, and before it at 1 if x is small: it may be added to larger numbers.
+    """
+    inner = np.fmin(states["top"], 1.0)[:, None] * FRACTIONS[:INNER]
     least = _LEAST_GRAINS * states["grain"][:, None]
-    t = np.where((t >= least) & (t > 0), t, np.nan)
-    return t if first else t[:, : max(1, int(np.isfinite(t).sum(axis=1).max(initial=0)))]
+    if first:
+        inner = inner[:, FIRST_PASS]
+    outer = states["top"][:, None] * FRACTIONS[: N_PROBES if first else OUTER]
+    outer = np.where(outer > FRACTIONS[0] * (1 + 2**-9), outer, np.nan)
+    t = np.concatenate((outer, np.where(inner >= np.fmax(least, _TINY), inner, np.nan)), axis=1)
+    t = np.take_along_axis(t, np.argsort(np.isnan(t), axis=1, kind="stable"), axis=1)
+    return t[:, : max(1, int(np.isfinite(t).sum(axis=1).max(initial=0)))]
 
 
 def _sampled(base: NDArray, evaluate: Evaluate, states: NDArray, t: NDArray) -> Samples:
@@ -124,51 +141,78 @@ def _sampled(base: NDArray, evaluate: Evaluate, states: NDArray, t: NDArray) -> 
     return Samples(t, far - near, above, below)
 
 
-def _suffices(s: Scales, m: Estimates, eps: float) -> NDArray:
+def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray) -> NDArray:
     """Return which directions need no further samples: each output is known as well as may be."""
-    limit = THRESHOLDS.first_rounding * np.fmax(s.noise, s.rounding) / s.inner
+    limit = THRESHOLDS.first_rounding * s.rounding / top[:, None]
+    best = s.error.argmin(axis=1)[:, None]
+    contradicted = np.take_along_axis(m.contradicted, best, axis=1)[:, 0]
     with np.errstate(invalid="ignore"):
         known = m.error <= np.fmax(eps**THRESHOLDS.first * np.abs(m.value), limit)
-    known &= ~m.contradicted.any(axis=1) & (m.gap == 0)
+    known &= ~contradicted & (m.gap == 0)
     return np.asarray((known | (s.change == 0)).all(axis=1))
 
 
 def survey(
-    base: NDArray, evaluate: Evaluate, states: NDArray, eps: float, parts: int = 1, power: int = 1
+    base: NDArray,
+    evaluate: Evaluate,
+    states: NDArray,
+    eps: float,
+    parts: int = 1,
+    power: int = 1,
+    wanted: NDArray | None = None,
 ) -> Iterator[Survey]:
     """
     Sample f along directions at a few scales, and at all where these do not suffice.
 
     `states` has the lengths and limits of the directions; `power` is that of t by which f was
-    divided, 2 for second differences.
+    divided, 2 for second differences. Outputs that do not change are left out, unless `wanted`.
     """
     base = base.astype(float)
+    largest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
 
     def measured(which: NDArray, first: bool) -> Survey:
         chosen = states[which]
         t = _sequence(chosen, first)
         sided = bool(chosen["one_sided"].any())
         samples = _sampled(base, lambda k, t: evaluate(which[k], t), chosen, t)
+        outputs = _changing(samples, base, parts)
+        if wanted is not None:
+            outputs = np.union1d(outputs, wanted)
+        part = samples._replace(
+            above=samples.above[:, :, outputs], below=samples.below[:, :, outputs]
+        )
         inner = np.fmin(1.0, chosen["top"])
-        scales = measure(samples, base, eps, inner, parts, sided, first, power)
+        settings = eps, inner, parts, sided, first, power, largest
+        scales = measure(part, base[outputs], *settings)
         calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
-        return Survey(which, scales, estimate(scales), calls)
+        return Survey(which, outputs, scales, estimate(scales), calls)
 
     usable = np.flatnonzero(states["limit"] > 0)
     for sided in (False, True):
         group = usable[(states["one_sided"][usable] != 0) == sided]
-        count = max(1, int(_BLOCK_BYTES // (16 * CALLS_PER_COLUMN * max(1, base.size))))
+        count = max(1, int(_BLOCK_BYTES // (8 * CALLS_PER_COLUMN * max(1, base.size))))
         for start in range(0, len(group), count):
             first = measured(group[start : start + count], first=True)
-            done = _suffices(first.scales, first.estimates, eps)
+            done = _suffices(first.scales, first.estimates, eps, states["top"][first.directions])
             if done.any():
                 yield _some(first, done)
-            rest = first.numbers[~done]
+            rest = first.directions[~done]
             fewer = max(1, int(count * CALLS_PER_COLUMN // (2 * MAX_SAMPLES)))
             for begin in range(0, len(rest), fewer):
                 every = measured(rest[begin : begin + fewer], first=False)
-                k = np.searchsorted(first.numbers, every.numbers)
+                k = np.searchsorted(first.directions, every.directions)
                 yield every._replace(calls=every.calls + first.calls[k])
+
+
+def _changing(samples: Samples, base: NDArray, parts: int) -> NDArray:
+    """Return the outputs that some sample changes; all parts of a number that changes."""
+    same = np.zeros(base.size, bool)
+    for values in (samples.above, samples.below):
+        missing = np.isnan(samples.t)[:, :, None]
+        same |= ((values != base) & ~missing).any(axis=(0, 1))
+    if parts > 1:
+        same = np.repeat(same.reshape(-1, parts).any(axis=1), parts)
+    return np.flatnonzero(same)
 
 
 def _some(survey: Survey, which: NDArray) -> Survey:
@@ -179,11 +223,11 @@ def _some(survey: Survey, which: NDArray) -> Survey:
     def of(a: Any) -> Any:
         return tuple(map(of, a)) if isinstance(a, tuple) else a[which]
 
-    return Survey(
-        survey.numbers[which],
-        Scales(**{name: of(a) for name, a in vars(survey.scales).items()}),
-        Estimates(**{name: of(a) for name, a in vars(survey.estimates).items()}),
-        survey.calls[which],
+    return survey._replace(
+        directions=survey.directions[which],
+        scales=Scales(**{name: of(a) for name, a in vars(survey.scales).items()}),
+        estimates=Estimates(**{name: of(a) for name, a in vars(survey.estimates).items()}),
+        calls=survey.calls[which],
     )
 
 
@@ -200,14 +244,20 @@ def extrapolate(
     values[:], errors[:] = np.nan, np.inf
     # Much too long steps are part of the search: warnings of f are suppressed.
     with np.errstate(all="ignore"):
-        for numbers, scales, estimates, calls in survey(base, evaluate, states, eps, parts, power):
-            length = states["length"][numbers, None]
-            values[numbers] = estimates.value / length
-            errors[numbers] = estimates.total_error / length
-            states["calls"][numbers] = calls
-            states["step"][numbers] = _steps_of(scales, estimates) * length[:, 0]
-            status = np.fmax(states["status"][numbers], estimates.status(scales))
-            states["status"][numbers] = status
+        for which, outputs, scales, estimates, calls in survey(
+            base, evaluate, states, eps, parts, power
+        ):
+            length = states["length"][which, None]
+            # Where f does not change, its rounding may hide a slope.
+            values[which] = 0.0
+            errors[which] = THRESHOLDS.multiple * eps * np.abs(base) / length
+            entries = which[:, None], outputs
+            values[entries] = estimates.value / length
+            errors[entries] = estimates.total_error / length
+            states["calls"][which] = calls
+            states["step"][which] = _steps_of(scales, estimates) * length[:, 0]
+            status = np.fmax(states["status"][which], estimates.status(scales))
+            states["status"][which] = status
 
 
 def _steps_of(scales: Scales, estimates: Estimates) -> NDArray:

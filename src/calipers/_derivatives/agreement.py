@@ -100,11 +100,12 @@ def estimate(s: Scales) -> Estimates:
     with np.errstate(all="ignore"):
         contradicted = contradicted_scales(s.slope, s.error)
         error = np.where(contradicted, np.inf, s.error)
-        # Beyond |x| f may be a different one, unless the slope is known within |x|.
+        # Beyond |x| f may be a different one, unless the slope is known within |x|, or f is straight
+        # there as far as its noise shows.
         below = np.where(s.t <= s.inner[:, None], error, np.inf)
         near, best = below.argmin(axis=1), error.argmin(axis=1)
         known = _take(below, near) <= T.known * np.abs(_take(s.slope, near))
-        scale = np.where(known, best, near)
+        scale = np.where(known | _is_straight(s, best), best, near)
         value, error = _take(s.slope, scale), _take(error, scale)
         off = np.abs(s.slope - value[:, None])
         longer = (number < scale[:, None]) & (off > s.error + _take(s.error, scale)[:, None])
@@ -121,6 +122,17 @@ def estimate(s: Scales) -> Estimates:
         error = np.where(scattered, np.fmax(error, _take(off, other)), error)
         gap_at_x = _gap_at_x(s)
     return Estimates(value, error, scale, outer, contradicted, abrupt, kinked, scattered, gap_at_x)
+
+
+def _is_straight(s: Scales, scale: NDArray) -> NDArray:
+    """Return True where f within |x| is on the line of a longer scale, and has no kink between."""
+    odd, inside = s.departure[1][:, : s.slope.shape[1]], s.t <= s.inner[:, None]
+    noise = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
+    off = np.abs(odd - _take(s.slope, scale)[:, None] * s.t)
+    on_line = ((off <= noise + _take(s.error, scale)[:, None] * s.t) | ~inside).all(axis=1)
+    between = (np.arange(s.slope.shape[1])[None, :, None] >= scale[:, None]) & ~inside
+    bent = between & (np.abs(s.gap) > T.kink * s.gap_error)
+    return np.asarray(on_line & ~bent.any(axis=1))
 
 
 def _is_abrupt(s: Scales, value: NDArray, scale: NDArray, outer: NDArray) -> NDArray:

@@ -18,8 +18,14 @@ from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run_parts
 from .._execution.tasks import Buffers
 from .._kernels.differences import ALIASED, BOUNDED, CONVERGED, EXCLUDED, NOISY, NONSMOOTH
-from .._kernels.ladder_extrapolate import STATE
-from .adaptive import CALLS_PER_COLUMN, ExtrapolatedColumns, extrapolate, initial_states, lengths_of
+from .adaptive import (
+    CALLS_PER_COLUMN,
+    STATE,
+    ExtrapolatedColumns,
+    extrapolate,
+    initial_states,
+    lengths_of,
+)
 from .differentiate import Derivative, _sparse_derivative
 from .fixed_step import note_coordinate
 from .function import REAL, Problem
@@ -276,12 +282,12 @@ class MixedDifferences:
 
     def _extrapolate(self, i: NDArray, j: NDArray, outs: Buffers) -> None:
         problem, one, (_, _, states) = self.problem, self.states, outs
-        states["eps"], states["power"] = self.steps.eps, 2
         with np.errstate(all="ignore"):
             states["length"] = one["length"][i] * one["length"][j]
         states["limit"] = np.minimum(one["limit"][i], one["limit"][j])
         states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
-        states["unit"] = np.minimum(one["unit"][i], one["unit"][j])
+        states["top"] = np.minimum(one["top"][i], one["top"][j])
+        states["status"] = np.maximum(one["status"][i], one["status"][j])
         x = as_real_vector(problem.x)
         rounding = np.full(len(i), np.inf)
 
@@ -298,7 +304,7 @@ class MixedDifferences:
             rounding[active] = np.fmin(rounding[active], sizes[active] / (t * t))
             return values, widths
 
-        extrapolate(problem.base, ends, outs)
+        extrapolate(problem.base, ends, outs, self.steps.eps, power=2)
         # The ladder sees sums, which are less than what was rounded where f(x + h) and f(x - h) are
         # of unlike signs. No estimate has less of that than the step that leaves least.
         with np.errstate(all="ignore"):

@@ -19,12 +19,14 @@ from .thresholds import THRESHOLDS as T
 # Steps as multiples of a length: halves, times factors without a common ratio, so that the
 # roundings of a quantised f differ from step to step.
 _JITTER = np.sqrt([1.0, 0.93, 1.08, 0.89, 1.04, 0.96, 1.11, 0.91, 1.02, 0.87, 1.06, 0.98, 1.09])
-MAX_SAMPLES = 74  # steps of one sequence: from half the length of x to a few spacings of it
-UP = 24  # octaves above |x| that a sequence begins at most: x may be added to larger numbers
-FRACTIONS = 0.5 ** np.arange(1, MAX_SAMPLES + 1) * np.resize(_JITTER, MAX_SAMPLES)
+# Steps from half the size of x to a few spacings of it, and from 1 to that size if it is less.
+INNER, OUTER = 50, 24
+MAX_SAMPLES = INNER + OUTER
+FRACTIONS = 0.5 ** np.arange(1, INNER + 1) * np.resize(_JITTER, INNER)
 ORDERS = 3  # samples of a scale; a slope is extrapolated from one, two or three of them
 # Samples of the first pass, by which most columns are decided: below |x|, and far below it.
-FIRST, PROBES = np.arange(1, 7), np.array([16, 24, 32])
+N_PROBES = 3
+FIRST_PASS = np.array([1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32])
 _D_NOISE, _E_NOISE = 0.5**0.5, 1.5**0.5  # standard deviations of both parts, in that of f
 
 
@@ -137,12 +139,14 @@ def measure(
     sided: bool = False,
     few: bool = False,
     power: int = 1,
+    largest: float = 1.0,
 ) -> Scales:
     """
     Return slopes, errors and noise at all scales.
 
     `eps` is the spacing of the format of f at 1, and `parts` the number of consecutive outputs that
     are rounded together. If `sided`, f was sampled on one side only. `few`: only the first pass.
+    `largest` is the largest output that f has, or 1 if that is more.
     """
     t, width, above, below = samples
     step = t[:, :, None]
@@ -156,7 +160,7 @@ def measure(
         u = t if sided else t * t
         noise, dead = _noise(t, span, d, e, u, change, finite, few)
         sizes = np.where(finite, np.fmax(np.fmax(np.abs(above), np.abs(below)), np.abs(base)), 0.0)
-        noise = _floored(noise, dead, base, eps, parts)
+        noise = _floored(noise, dead, base, eps * largest, parts)
         tiny = np.finfo(np.float64 if eps < T.coarse_eps else np.float32).tiny
         local = np.fmax(noise[:, None], T.rounding * eps * np.fmax(sizes, tiny))
         count = t.shape[1] - ORDERS + 1
@@ -166,7 +170,7 @@ def measure(
             by_order = _combined(weights, d)
             lever = np.sqrt(((weights / _windows(span[:, :, 0], order)) ** 2).sum(-1)) * _D_NOISE
             unsure = T.multiple * lever[:, :, None] * local[:, : by_order.shape[1]]
-            unsure = np.fmax(T.truncation * _steps_between(by_order), unsure)[:, :count]
+            unsure = (T.truncation * _steps_between(by_order) + unsure)[:, :count]
             by_order = by_order[:, :count]
             known = _windows(finite, order).all(-1)[:, :count] & np.isfinite(by_order)
             unsure = np.where(known, unsure, np.inf)
@@ -176,9 +180,8 @@ def measure(
         weights = lagrange(_windows(t, 2))
         gap = _combined(weights, e)
         lever = np.sqrt(((weights / _windows(t, 2)) ** 2).sum(-1)) * _E_NOISE
-        gap_error = np.fmax(
-            _steps_between(gap), T.multiple * lever[:, :, None] * local[:, : gap.shape[1]]
-        )
+        gap_error = T.multiple * lever[:, :, None] * local[:, : gap.shape[1]]
+        gap_error = _steps_between(gap) + gap_error
         known = _windows(finite, 2).all(-1) & np.isfinite(gap)
         gap_error = np.where(known, gap_error, np.inf)[:, :count]
         unmoved = ((change == 0) | np.isnan(step))[:, ::-1]
@@ -218,21 +221,25 @@ def _noise(
     residual = change.copy()  # of the longest steps nothing is predicted
     straight = lagrange(_windows(u, ORDERS)[:, :-1] - u[:, ORDERS:, None])
     predicted = _combined(straight, d)
-    straight = lagrange(_windows(t, 2)[:, :-1] - t[:, 2:, None])
-    bent = _combined(straight, e)[:, ORDERS - 2 :]
     r_odd = (d[:, ORDERS:] - predicted) * span[:, ORDERS:] / _D_NOISE
-    r_even = (e[:, ORDERS:] - bent) * step[:, ORDERS:] / _E_NOISE
+    # The even part over t has a term in 1/t only at a kink.
+    smooth = _combined(straight, e / step)
+    bent = _combined(lagrange(_windows(t, 2)[:, :-1] - t[:, 2:, None]), e)[:, ORDERS - 2 :]
+    r_even = np.fmin(
+        np.abs(e[:, ORDERS:] - smooth * step[:, ORDERS:]), np.abs(e[:, ORDERS:] - bent)
+    )
+    r_even *= step[:, ORDERS:] / _E_NOISE
     both = np.sqrt((r_odd**2 + r_even**2) / 2)
     residual[:, ORDERS:] = np.where(np.isfinite(both), both, residual[:, ORDERS:])
     changes = (change != 0) & finite
     order = np.cumsum(changes[:, ::-1], axis=1)[:, ::-1]  # 1 at the shortest
-    chosen = changes & (order <= (len(PROBES) if few else T.noise_samples))
+    chosen = changes & (order <= (N_PROBES if few else T.noise_samples))
     count = chosen.sum(axis=1)
     squares = np.where(chosen, residual * residual, 0.0).sum(axis=1)
     return np.sqrt(squares / np.fmax(count, 1)), count == 0
 
 
-def _floored(noise: NDArray, dead: NDArray, base: NDArray, eps: float, parts: int) -> NDArray:
+def _floored(noise: NDArray, dead: NDArray, base: NDArray, least: float, parts: int) -> NDArray:
     """
     Return the noise with what the other outputs tell of it.
 
@@ -252,5 +259,4 @@ def _floored(noise: NDArray, dead: NDArray, base: NDArray, eps: float, parts: in
             median = np.zeros(len(noise))
             median[shown] = np.nanmedian(relative[shown], axis=1)
             noise = np.fmax(noise, median[:, None] * size)
-    largest = np.max(size, initial=1.0, where=np.isfinite(size))
-    return np.where(dead, np.fmax(noise, eps * largest), noise)
+    return np.where(dead, np.fmax(noise, least), noise)
