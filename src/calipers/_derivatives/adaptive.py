@@ -55,13 +55,15 @@ Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 
 class Survey(NamedTuple):
-    """The scales of some outputs along some directions, by their numbers, and their estimates."""
+    """Samples of f along some directions, by their numbers, and what they say of some outputs."""
 
     directions: NDArray
+    samples: Samples
     outputs: NDArray
     scales: Scales
     estimates: Estimates
     calls: NDArray
+    first: bool  # whether the samples are those of the first pass
 
 
 def initial_states(problem: Problem, steps: Steps) -> NDArray:
@@ -152,40 +154,45 @@ def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray) -> NDArray:
     return np.asarray((known | (s.change == 0)).all(axis=1))
 
 
-def survey(
+def scales_of(
+    samples: Samples,
     base: NDArray,
-    evaluate: Evaluate,
     states: NDArray,
     eps: float,
     parts: int = 1,
     power: int = 1,
+    first: bool = False,
     wanted: NDArray | None = None,
+) -> tuple[NDArray, Scales, Estimates]:
+    """Return the outputs that change, or are `wanted`, with their scales and estimates."""
+    outputs = _changing(samples, base, parts)
+    if wanted is not None:
+        outputs = np.union1d(outputs, wanted)
+    part = samples._replace(above=samples.above[:, :, outputs], below=samples.below[:, :, outputs])
+    largest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
+    sided, inner = bool(states["one_sided"].any()), np.fmin(1.0, states["top"])
+    scales = measure(part, base[outputs], eps, inner, parts, sided, first, power, largest)
+    return outputs, scales, estimate(scales)
+
+
+def survey(
+    base: NDArray, evaluate: Evaluate, states: NDArray, eps: float, parts: int = 1, power: int = 1
 ) -> Iterator[Survey]:
     """
     Sample f along directions at a few scales, and at all where these do not suffice.
 
     `states` has the lengths and limits of the directions; `power` is that of t by which f was
-    divided, 2 for second differences. Outputs that do not change are left out, unless `wanted`.
+    divided, 2 for second differences.
     """
     base = base.astype(float)
-    largest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
 
     def measured(which: NDArray, first: bool) -> Survey:
         chosen = states[which]
         t = _sequence(chosen, first)
-        sided = bool(chosen["one_sided"].any())
         samples = _sampled(base, lambda k, t: evaluate(which[k], t), chosen, t)
-        outputs = _changing(samples, base, parts)
-        if wanted is not None:
-            outputs = np.union1d(outputs, wanted)
-        part = samples._replace(
-            above=samples.above[:, :, outputs], below=samples.below[:, :, outputs]
-        )
-        inner = np.fmin(1.0, chosen["top"])
-        settings = eps, inner, parts, sided, first, power, largest
-        scales = measure(part, base[outputs], *settings)
+        found = scales_of(samples, base, chosen, eps, parts, power, first)
         calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
-        return Survey(which, outputs, scales, estimate(scales), calls)
+        return Survey(which, samples, *found, calls, first)
 
     usable = np.flatnonzero(states["limit"] > 0)
     for sided in (False, True):
@@ -193,7 +200,8 @@ def survey(
         count = max(1, int(_BLOCK_BYTES // (8 * CALLS_PER_COLUMN * max(1, base.size))))
         for start in range(0, len(group), count):
             first = measured(group[start : start + count], first=True)
-            done = _suffices(first.scales, first.estimates, eps, states["top"][first.directions])
+            top = states["top"][first.directions]
+            done = _suffices(first.scales, first.estimates, eps, top)
             if done.any():
                 yield _some(first, done)
             rest = first.directions[~done]
@@ -225,6 +233,7 @@ def _some(survey: Survey, which: NDArray) -> Survey:
 
     return survey._replace(
         directions=survey.directions[which],
+        samples=Samples(*map(of, survey.samples)),
         scales=Scales(**{name: of(a) for name, a in vars(survey.scales).items()}),
         estimates=Estimates(**{name: of(a) for name, a in vars(survey.estimates).items()}),
         calls=survey.calls[which],
@@ -244,9 +253,8 @@ def extrapolate(
     values[:], errors[:] = np.nan, np.inf
     # Much too long steps are part of the search: warnings of f are suppressed.
     with np.errstate(all="ignore"):
-        for which, outputs, scales, estimates, calls in survey(
-            base, evaluate, states, eps, parts, power
-        ):
+        for found in survey(base, evaluate, states, eps, parts, power):
+            which, _, outputs, scales, estimates, calls, _ = found
             length = states["length"][which, None]
             # Where f does not change, its rounding may hide a slope.
             values[which] = 0.0

@@ -55,6 +55,14 @@ class Estimates:
     scattered: NDArray
     gap: NDArray
 
+    def entries(self, directions: NDArray, outputs: NDArray) -> "Estimates":
+        """Return the estimates of some entries, as the outputs of one direction."""
+        arrays = {
+            name: a[directions, :, outputs].T[None] if a.ndim == 3 else a[directions, outputs][None]
+            for name, a in vars(self).items()
+        }
+        return Estimates(**arrays)
+
     @property
     def total_error(self) -> NDArray:
         """The error of the derivative; at a kink half the difference of both slopes."""
