@@ -25,9 +25,7 @@ _EXTRAPOLATED_LOSS_POWER, _FIXED_STEP_LOSS_POWER = 0.75, 0.5
 _MIN_TWO_SIDED = 2.0**-10
 
 
-def jacobian_vector_product(
-    problem: Problem, v: NDArray, steps: Steps
-) -> tuple[NDArray, NDArray]:
+def jacobian_vector_product(problem: Problem, v: NDArray, steps: Steps) -> tuple[NDArray, NDArray]:
     """Return the derivative of f's real values along v, and its errors."""
     # The real numbers of v, in the order of those of x; complex steps use imaginary parts.
     direction = as_real_vector(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)

@@ -118,9 +118,7 @@ def _windows(a: NDArray, size: int) -> NDArray:
 def _combined(weights: NDArray, values: NDArray) -> NDArray:
     """Return the weighted sums of consecutive samples: (c, w, p) with (c, s, m) -> (c, w, m)."""
     count = weights.shape[1]
-    return sum(
-        weights[:, :, k, None] * values[:, k : k + count] for k in range(weights.shape[-1])
-    )  # type: ignore[return-value]  # not the 0 of an empty sum
+    return sum(weights[:, :, k, None] * values[:, k : k + count] for k in range(weights.shape[-1]))  # type: ignore[return-value]  # not the 0 of an empty sum
 
 
 def _steps_between(slopes: NDArray) -> NDArray:

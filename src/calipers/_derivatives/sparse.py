@@ -379,7 +379,12 @@ class PreparedSparse:
         limits = self.steps.lows, self.steps.highs
         # Python perturbs all columns of a color at once.
         work = ExtrapolatedColors(
-            problem.interpreted(), coloring.colors, directions, *limits, states.copy(), self.steps.eps
+            problem.interpreted(),
+            coloring.colors,
+            directions,
+            *limits,
+            states.copy(),
+            self.steps.eps,
         )
         row, color, column = pattern.sources()
         entries = EntriesByColor(color, coloring.count)

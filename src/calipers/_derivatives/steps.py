@@ -11,8 +11,8 @@ from .._core.dtypes import FORMATS, as_real_vector
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._kernels.differences import TABULATE, StepRule, tabulate
-from .._kernels.ladder_extrapolate import COARSE
 from .function import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER
+from .thresholds import THRESHOLDS
 
 
 class DifferenceMethod(NamedTuple):
@@ -182,7 +182,7 @@ def plan_steps(
 
 def small_of(eps: float) -> float:
     """Return the size below which steps of natural size may lead out of where f varies."""
-    return _SMALL_X[4 if eps > COARSE else 8]
+    return _SMALL_X[4 if eps > THRESHOLDS.coarse_eps else 8]
 
 
 def sizes_of(x: NDArray, eps: float) -> NDArray:

@@ -18,7 +18,7 @@ from .all_entries import examine
 from .analytic import AnalyticDerivative
 from .calls import Call
 from .columns import Jacobian, Sizes, jacobian_of
-from .entry_rules import FAIL, PASS, VERDICTS, Rule, default_resolution
+from .entry_rules import FAIL, PASS, Rule, default_resolution
 from .fast_mode import is_moderate, project
 from .flatten import WrongFormError, has_differences
 from .function_at_point import FunctionAtPoint, without_warnings_of_batches

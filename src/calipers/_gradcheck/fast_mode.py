@@ -6,23 +6,17 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._kernels.differences import NOISY
 from .analytic import AnalyticDerivative
 from .entry_rules import (
     FAIL,
-    INCONCLUSIVE,
-    NEGLIGIBLE,
     PASS,
     VERDICTS,
     Rule,
+    judge_value,
     rounded_away,
-    rounding_of,
-    slope_supports_analytic,
-    slopes_support_analytic,
 )
 from .flatten import largest_by_segment, norm
 from .numerical import FiniteDifferences
-from .refine import MANY
 from .summary import CheckOutcome
 
 CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
@@ -54,7 +48,6 @@ class Probe:
         rule: Rule,
         resolution: float,
         random: np.random.Generator,
-        short_steps: bool,
     ) -> None:
         self._differences, self._derivative = differences, derivative
         self._rule, self._resolution = rule, resolution
@@ -68,7 +61,6 @@ class Probe:
         self._direction = random.standard_normal(count) * lengths
         self._weights = random.standard_normal(differences.subject.rows)
         self._gradient: NDArray | None = None
-        self._short_steps = short_steps  # may confirm a product of 0
         self.any_slope = False
         self._settled = differences.steps == 0
 
@@ -133,29 +125,8 @@ class Probe:
             # negligible at the scale of f and x.
             zero = rounded_away(terms if contracted else analytic, natural, differences.eps)
             confirmed = resolved | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
-        if self._short_steps and np.any(zero & ~confirmed):
-            confirmed |= zero & self._confirmed_by_short_steps(v, analytic, natural)
         ratio = np.where(resolved, ratio, 0.0)
         return float(np.max(ratio, initial=0.0)), not bool(np.all(confirmed))
-
-    def _confirmed_by_short_steps(self, v: NDArray, analytic: NDArray, natural: NDArray) -> NDArray:
-        """
-        Return True for products that slopes confirm by steps shorter than extrapolation takes.
-
-        They confirm none if f rounds x to a format of few bits: it is constant in between.
-        """
-        differences = self._differences
-        if differences.in_the_format_of_x() is not None:
-            return np.zeros(analytic.shape, bool)
-        right, left, steps = differences.slopes_along(v, 5)
-        noise = rounding_of(differences.subject.sizes, differences.eps) / steps[:, None]
-        if analytic.shape == ():
-            weights = self._weights
-            right, left = (slopes @ weights[:, None] for slopes in (right, left))
-            noise = np.array([[norm(weights * row)] for row in noise])
-        return self._rule.confirmed(analytic, NEGLIGIBLE * natural, right, left, noise).reshape(
-            analytic.shape
-        )
 
     def _natural_sizes(self, direction: NDArray) -> NDArray:
         """Return the size of J v if f changes in proportion to x; an f of 0 counts as 1."""
@@ -233,7 +204,7 @@ def project(
     outcome.entries.left_out += int(np.count_nonzero(differences.steps == 0))
     moderate, any_slope = is_moderate(differences), False
     for d in derivatives:
-        probe = Probe(differences, d, rule, resolution, random, short_steps=not moderate)
+        probe = Probe(differences, d, rule, resolution, random)
         wrong = 0
         for _ in range(_SUSPECTS):
             result = probe.compare()
@@ -274,22 +245,11 @@ def _judged_column(
     number, entries = differences.part.start + column, outcome.entries
     if (number, d.name) in zip(entries.columns, entries.forms, strict=True):
         return FAIL
-    value, error, state = differences.derivative(column)
+    value, error, _ = differences.derivative(column)
     rows, analytic = column_of(d, number, value)
     size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
-    noisy = bool(state["status"] == NOISY)
-    verdict = rule.judge(analytic, value[rows], error[rows], size, noisy)
-    slope = differences.slope(column)[rows]
-    noise = (
-        rounding_of(differences.subject.sizes[rows], differences.eps) / differences.steps[column]
-    )
-    verdict[slope_supports_analytic(analytic, value[rows], slope, noise)] = VERDICTS.index(PASS)
-    wavy = verdict == VERDICTS.index(FAIL)
-    if wavy.any():
-        of_column = np.zeros(len(rows), int), rows
-        below = differences.below_now(np.array([column]), np.array([state]), of_column, MANY)
-        wavy &= slopes_support_analytic(analytic, value[rows], *below)
-    verdict[wavy] = VERDICTS.index(INCONCLUSIVE)
+    allowed = rule.allowed(analytic, value[rows], size)
+    verdict = judge_value(rule, analytic, value[rows], error[rows], allowed)
     if not np.any(verdict == VERDICTS.index(FAIL)):
         return PASS
     numbers = np.full(len(rows), number)

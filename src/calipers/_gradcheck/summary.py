@@ -10,7 +10,7 @@ import numpy as np
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.steps import COMPLEX_STEP
-from .._kernels.ladder_extrapolate import COARSE
+from .._derivatives.thresholds import THRESHOLDS
 from .analytic import AnalyticDerivative
 from .calls import Call, in_float64
 from .columns import Jacobian
@@ -282,7 +282,7 @@ class CheckOutcome:
             text = f"f computes in {self.narrow}; rtol={rtol:g} is the default of float32"
             return text, lambda call: call.text(rtol=rtol)
         text = "f is noisy or varies too fast there"
-        if self.subject.eps > COARSE:
+        if self.subject.eps > THRESHOLDS.coarse_eps:
             return f"{text} for float32: try float64", lambda call: call.text(
                 inputs=call.each_input(in_float64)
             )

@@ -11,7 +11,7 @@ from .._derivatives import agreement
 from .._derivatives.adaptive import initial_states, scales_of
 from .._derivatives.thresholds import THRESHOLDS
 from .columns import select_columns
-from .entry_rules import FAIL, INCONCLUSIVE, PASS, VERDICTS, Rule
+from .entry_rules import FAIL, INCONCLUSIVE, PASS, VERDICTS, Rule, judge_value
 from .flatten import largest_by_segment
 from .numerical import FiniteDifferences
 from .refine import samples_of
@@ -19,19 +19,6 @@ from .screening import Screening
 from .summary import FlaggedEntries
 
 _AT = VERDICTS.index
-
-
-def judge_value(
-    rule: Rule, claim: NDArray, value: NDArray, error: NDArray, allowed: NDArray
-) -> NDArray:
-    """Return the verdicts of claims by one derivative with an error."""
-    with np.errstate(invalid="ignore"):
-        off = np.abs(claim - value)
-        verdict = np.full(claim.shape, _AT(INCONCLUSIVE), np.int8)
-        verdict[(off <= allowed + error) & (error <= np.fmax(allowed, rule.noise))] = _AT(PASS)
-        wrong = (off > allowed + THRESHOLDS.certain * error) & np.isfinite(error)
-        verdict[wrong | (~np.isfinite(claim) & np.isfinite(value))] = _AT(FAIL)
-    return verdict
 
 
 @dataclass
@@ -97,9 +84,7 @@ class RefinedColumns:
             self.value, self.error, _ = self._rest
             for name, every in forms.items():
                 allowed = screening.rule.allowed(every, self.value, self.floor)
-                verdicts[name] = judge_value(
-                    screening.rule, every, self.value, self.error, allowed
-                )
+                verdicts[name] = judge_value(screening.rule, every, self.value, self.error, allowed)
         self.differences.calls += int(self.calls.sum())
         finite = np.isfinite(self.error)
         entries.largest_error = max(
