@@ -116,7 +116,7 @@ def _sequence(states: NDArray, first: bool) -> NDArray:
     if first:
         inner = inner[:, FIRST_PASS]
     outer = states["top"][:, None] * FRACTIONS[: N_PROBES if first else OUTER]
-    outer = np.where(outer > FRACTIONS[0] * (1 + 2**-9), outer, np.nan)
+    outer = np.where(outer > 1.5 * FRACTIONS[0], outer, np.nan)
     t = np.concatenate((outer, np.where(inner >= np.fmax(least, _TINY), inner, np.nan)), axis=1)
     t = np.take_along_axis(t, np.argsort(np.isnan(t), axis=1, kind="stable"), axis=1)
     return t[:, : max(1, int(np.isfinite(t).sum(axis=1).max(initial=0)))]

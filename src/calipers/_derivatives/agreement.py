@@ -144,7 +144,7 @@ def _is_straight(s: Scales, scale: NDArray) -> NDArray:
 
 
 def _is_abrupt(s: Scales, value: NDArray, scale: NDArray, outer: NDArray) -> NDArray:
-    """Return True where f departs from its slope within one halving of the step."""
+    """Return True where f departs from its slope from one step to the next."""
     even, odd = s.departure
     count = s.slope.shape[1]
     odd = odd[:, :count] - value[:, None] * s.t
@@ -156,7 +156,7 @@ def _is_abrupt(s: Scales, value: NDArray, scale: NDArray, outer: NDArray) -> NDA
     number = np.arange(count - 1)[None, :, None]
     # The slope of a scale is made of its own samples and the two next ones.
     between = (number >= outer[:, None]) & (number < scale[:, None] + 3)
-    smooth = np.fmax(4.0, before) ** T.abrupt
+    smooth = np.fmax((s.t[:, :-1] / s.t[:, 1:]) ** 2, before) ** T.abrupt
     return np.asarray((between & (growth > smooth)).any(axis=1))
 
 

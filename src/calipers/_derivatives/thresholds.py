@@ -64,7 +64,7 @@ class Thresholds:
     known: float = 0.1
     visible: float = 8.0
     negligible: float = 2.0**-7
-    first: float = 2 / 3
+    first: float = 0.6
     first_rounding: float = 64.0
     noisy: float = 32.0
 
