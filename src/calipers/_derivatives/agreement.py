@@ -195,6 +195,9 @@ def judge(
         passes = (off <= allowed + error) & (error <= allowed)
         fails = (off > allowed + T.certain * error) & _take(_neighbours(excludes), m.scale)
         fails &= ~supports.any(axis=1) & (alive | (s.change > 0))
+        # Beyond |x| only what would show within |x|, too: f may be another one there.
+        beyond = _take(np.broadcast_to(s.t, s.slope.shape), m.scale) > s.inner
+        fails &= ~beyond | (off * s.inner / 2 > T.visible * s.noise)
         kink = m.gap > allowed
         inside = kink & (off <= m.gap + allowed + _take(s.error, m.scale))
         outer_gap = np.abs(_take(s.gap, m.outer)) + allowed + _take(s.error, m.outer)
