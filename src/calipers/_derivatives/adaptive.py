@@ -1,5 +1,6 @@
 """Derivatives with error estimates, from samples of f at many scales; see `scales`."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ STATE = np.dtype(
 _NARROW = 2.0**-10  # bounds nearer than this, in units of t, make differences one-sided
 _LEAST_GRAINS = 4.0  # spacings of x in the shortest step: rounding x + t then leaves two bits of t
 _TINY = np.finfo(float).tiny
+_ENTRIES = 1 << 10  # entries of the Jacobian that are measured together
 _BLOCK_BYTES = 1 << 23  # bytes of samples that are in memory at a time
 
 # Given numbers of directions, maybe repeated, and how far to go along each, in units of its length,
@@ -186,41 +188,61 @@ def survey(
     """
     base = base.astype(float)
 
-    def measured(which: NDArray, first: bool) -> Survey:
+    def measured(which: NDArray, first: bool) -> Iterator[Survey]:
         chosen = states[which]
         t = _sequence(chosen, first)
         samples = _sampled(base, lambda k, t: evaluate(which[k], t), chosen, t)
-        found = scales_of(samples, base, chosen, eps, parts, power, first)
         calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
-        return Survey(which, samples, *found, calls, first)
+        for part in _parts(samples, base):
+            some = Samples(*(array[part] for array in samples))
+            found = scales_of(some, base, chosen[part], eps, parts, power, first)
+            yield Survey(which[part], some, *found, calls[part], first)
 
     usable = np.flatnonzero(states["limit"] > 0)
     for sided in (False, True):
         group = usable[(states["one_sided"][usable] != 0) == sided]
         count = max(1, int(_BLOCK_BYTES // (8 * CALLS_PER_COLUMN * max(1, base.size))))
         for start in range(0, len(group), count):
-            first = measured(group[start : start + count], first=True)
-            top = states["top"][first.directions]
-            done = _suffices(first.scales, first.estimates, eps, top)
-            if done.any():
-                yield _some(first, done)
-            rest = first.directions[~done]
+            rest, calls = [], np.zeros(len(states), np.int64)
+            for found in measured(group[start : start + count], first=True):
+                calls[found.directions] = found.calls
+                top = states["top"][found.directions]
+                done = _suffices(found.scales, found.estimates, eps, top)
+                if done.any():
+                    yield _some(found, done)
+                rest += found.directions[~done].tolist()
             fewer = max(1, int(count * CALLS_PER_COLUMN // (2 * MAX_SAMPLES)))
             for begin in range(0, len(rest), fewer):
-                every = measured(rest[begin : begin + fewer], first=False)
-                k = np.searchsorted(first.directions, every.directions)
-                yield every._replace(calls=every.calls + first.calls[k])
+                for found in measured(np.array(rest[begin : begin + fewer]), first=False):
+                    yield found._replace(calls=found.calls + calls[found.directions])
+
+
+def _changes(samples: Samples, base: NDArray) -> NDArray:
+    """Return which outputs some sample of each direction changes."""
+    changes = (samples.above != base) | (samples.below != base)
+    changes &= np.isfinite(samples.t)[:, :, None]
+    return np.asarray(changes.any(axis=1))
 
 
 def _changing(samples: Samples, base: NDArray, parts: int) -> NDArray:
     """Return the outputs that some sample changes; all parts of a number that changes."""
-    same = np.zeros(base.size, bool)
-    for values in (samples.above, samples.below):
-        missing = np.isnan(samples.t)[:, :, None]
-        same |= ((values != base) & ~missing).any(axis=(0, 1))
+    changes = _changes(samples, base).any(axis=0)
     if parts > 1:
-        same = np.repeat(same.reshape(-1, parts).any(axis=1), parts)
-    return np.flatnonzero(same)
+        changes = np.repeat(changes.reshape(-1, parts).any(axis=1), parts)
+    return np.flatnonzero(changes)
+
+
+def _parts(samples: Samples, base: NDArray) -> Iterator[slice]:
+    """
+    Split directions, so that their arrays are small.
+
+    Of sparse Jacobians few columns have few outputs in common.
+    """
+    directions = len(samples.t)
+    each = float(_changes(samples, base).sum()) / max(1, directions)
+    count = max(1, int(min(_ENTRIES / max(1.0, each), math.sqrt(_ENTRIES / max(1.0, each)))))
+    for start in range(0, directions, count):
+        yield slice(start, min(start + count, directions))
 
 
 def _some(survey: Survey, which: NDArray) -> Survey:

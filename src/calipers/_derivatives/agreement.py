@@ -108,8 +108,8 @@ def estimate(s: Scales) -> Estimates:
     with np.errstate(all="ignore"):
         contradicted = contradicted_scales(s.slope, s.error)
         error = np.where(contradicted, np.inf, s.error)
-        # Beyond |x| f may be a different one, unless the slope is known within |x|, or f is straight
-        # there as far as its noise shows.
+        # Beyond |x| f may be a different one, unless the slope is known within |x|, or f is
+        # straight there as far as its noise shows.
         below = np.where(s.t <= s.inner[:, None], error, np.inf)
         near, best = below.argmin(axis=1), error.argmin(axis=1)
         known = _take(below, near) <= T.known * np.abs(_take(s.slope, near))

@@ -1,13 +1,14 @@
 """
 Measure a derivative at many scales: steps, slopes with error bars, and the noise of f.
 
-f is sampled at x + t and x - t, for t from half the size of x down to spacings of x, each about half
-of the one before. Three consecutive samples make a scale. At each scale the slope is extrapolated to
-t = 0 (Romberg; Ridders, Adv. Eng. Software 4, 1982), with an error from two sources: truncation, by
-comparison with the next shorter scale, and noise, which has the same size at every scale. Nothing is
-decided here; see `agreement`.
+f is sampled at x + t and x - t, for t from half the size of x down to spacings of x, each about
+half of the one before. Up to three consecutive samples make a scale. There the slope is
+extrapolated to t = 0 (Romberg; Ridders, Adv. Eng. Software 4, 1982). Its error has two sources:
+truncation, by comparison with the next shorter scale, and noise, which is as large at every scale.
+Nothing is decided here; see `agreement`.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -100,32 +101,45 @@ class Samples(NamedTuple):
     below: NDArray
 
 
-def lagrange(u: NDArray) -> NDArray:
-    """Return the weights that extrapolate polynomials through points u, on the last axis, to 0."""
-    weights = np.ones(u.shape)
-    for k in range(u.shape[-1]):
-        for other in range(u.shape[-1]):
-            if other != k:
-                weights[..., k] *= u[..., other] / (u[..., other] - u[..., k])
+def _shifted(a: NDArray, size: int) -> list[NDArray]:
+    """Return the first to the last of consecutive elements of axis 1, an array for each."""
+    count = a.shape[1] - size + 1
+    return [a[:, k : k + count] for k in range(size)]
+
+
+def lagrange(points: list[NDArray]) -> list[NDArray]:
+    """Return the weights that extrapolate polynomials through some points to 0."""
+    weights = []
+    for k, point in enumerate(points):
+        factors = [other / (other - point) for i, other in enumerate(points) if i != k]
+        weights.append(math.prod(factors, start=np.ones(point.shape)))
     return weights
 
 
-def _windows(a: NDArray, size: int) -> NDArray:
-    """Return consecutive elements of axis 1, on a new last axis."""
-    return np.lib.stride_tricks.sliding_window_view(a, size, axis=1)
+def _combined(weights: list[NDArray], values: NDArray) -> NDArray:
+    """Return weighted sums of consecutive samples: weights (c, w), values (c, s, m)."""
+    total = np.zeros(())
+    for k, weight in enumerate(weights):
+        total = total + weight[:, :, None] * values[:, k : k + weight.shape[1]]
+    return total
 
 
-def _combined(weights: NDArray, values: NDArray) -> NDArray:
-    """Return the weighted sums of consecutive samples: (c, w, p) with (c, s, m) -> (c, w, m)."""
-    count = weights.shape[1]
-    return sum(weights[:, :, k, None] * values[:, k : k + count] for k in range(weights.shape[-1]))  # type: ignore[return-value]  # not the 0 of an empty sum
+def _lever(weights: list[NDArray], span: NDArray) -> NDArray:
+    """Return the standard deviation of weighted sums of differences over spans, per unit noise."""
+    parts = zip(weights, _shifted(span, len(weights)), strict=True)
+    return np.asarray(np.sqrt(sum((w / s) ** 2 for w, s in parts)))[:, :, None]
 
 
 def _steps_between(slopes: NDArray) -> NDArray:
     """Return the difference of each scale from the next shorter one; 0 for the shortest."""
     steps = np.zeros(slopes.shape)
     np.abs(slopes[:, 1:] - slopes[:, :-1], out=steps[:, :-1])
-    return np.where(np.isnan(steps), 0.0, steps)
+    steps[np.isnan(steps)] = 0.0  # the next one is beyond the last sample
+    return steps
+
+
+def _cut(values: NDArray, like: NDArray) -> NDArray:
+    return values[:, : like.shape[1]]
 
 
 def measure(
@@ -164,31 +178,30 @@ def measure(
         count = t.shape[1] - ORDERS + 1
         slope = error = np.empty(0)
         for order in range(1, ORDERS + 1):
-            weights = lagrange(_windows(u, order))
+            weights = lagrange(_shifted(u, order))
             by_order = _combined(weights, d)
-            lever = np.sqrt(((weights / _windows(span[:, :, 0], order)) ** 2).sum(-1)) * _D_NOISE
-            unsure = T.multiple * lever[:, :, None] * local[:, : by_order.shape[1]]
-            unsure = (T.truncation * _steps_between(by_order) + unsure)[:, :count]
-            by_order = by_order[:, :count]
-            known = _windows(finite, order).all(-1)[:, :count] & np.isfinite(by_order)
-            unsure = np.where(known, unsure, np.inf)
-            better = unsure < error if order > 1 else np.ones(unsure.shape, bool)
-            slope = np.where(better, by_order, slope) if order > 1 else by_order
-            error = np.where(better, unsure, error) if order > 1 else unsure
-        weights = lagrange(_windows(t, 2))
+            lever = T.multiple * _D_NOISE * _lever(weights, span[:, :, 0])
+            unsure = T.truncation * _steps_between(by_order) + lever * _cut(local, by_order)
+            by_order, unsure = by_order[:, :count], unsure[:, :count]
+            unsure[~(np.isfinite(by_order) & np.isfinite(unsure))] = np.inf
+            if order == 1:
+                slope, error = by_order, unsure
+                continue
+            better = unsure < error
+            slope, error = np.where(better, by_order, slope), np.where(better, unsure, error)
+        weights = lagrange(_shifted(t, 2))
         gap = _combined(weights, e)
-        lever = np.sqrt(((weights / _windows(t, 2)) ** 2).sum(-1)) * _E_NOISE
-        gap_error = T.multiple * lever[:, :, None] * local[:, : gap.shape[1]]
-        gap_error = _steps_between(gap) + gap_error
-        known = _windows(finite, 2).all(-1) & np.isfinite(gap)
-        gap_error = np.where(known, gap_error, np.inf)[:, :count]
+        lever = T.multiple * _E_NOISE * _lever(weights, t)
+        gap_error = (_steps_between(gap) + lever * _cut(local, gap))[:, :count]
+        gap = gap[:, :count]
+        gap_error[~(np.isfinite(gap) & np.isfinite(gap_error))] = np.inf
         unmoved = ((change == 0) | np.isnan(step))[:, ::-1]
         still = np.where(np.logical_and.accumulate(unmoved, axis=1)[:, ::-1], step, 0.0)
     return Scales(
         step[:, :count],
         slope,
         error,
-        gap[:, :count],
+        gap,
         gap_error,
         (even[:, : count + 1], odd[:, : count + 1]),
         noise,
@@ -217,14 +230,15 @@ def _noise(
     """
     step = t[:, :, None]
     residual = change.copy()  # of the longest steps nothing is predicted
-    straight = lagrange(_windows(u, ORDERS)[:, :-1] - u[:, ORDERS:, None])
+    straight = lagrange([points[:, :-1] - u[:, ORDERS:] for points in _shifted(u, ORDERS)])
     predicted = _combined(straight, d)
     r_odd = (d[:, ORDERS:] - predicted) * span[:, ORDERS:] / _D_NOISE
     # The even part over t has a term in 1/t only at a kink.
     smooth = _combined(straight, e / step)
-    bent = _combined(lagrange(_windows(t, 2)[:, :-1] - t[:, 2:, None]), e)[:, ORDERS - 2 :]
+    bent = lagrange([points[:, :-1] - t[:, 2:] for points in _shifted(t, 2)])
+    kinked = _combined(bent, e)[:, ORDERS - 2 :]
     r_even = np.fmin(
-        np.abs(e[:, ORDERS:] - smooth * step[:, ORDERS:]), np.abs(e[:, ORDERS:] - bent)
+        np.abs(e[:, ORDERS:] - smooth * step[:, ORDERS:]), np.abs(e[:, ORDERS:] - kinked)
     )
     r_even *= step[:, ORDERS:] / _E_NOISE
     both = np.sqrt((r_odd**2 + r_even**2) / 2)
