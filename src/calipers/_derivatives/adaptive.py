@@ -47,6 +47,7 @@ STATE = np.dtype(
 )
 _NARROW = 2.0**-10  # bounds nearer than this, in units of t, make differences one-sided
 _LEAST_GRAINS = 4.0  # spacings of x in the shortest step: rounding x + t then leaves two bits of t
+LEAST_SAMPLES = ORDERS + 2  # steps in a table, some of which may be missing
 _TINY = np.finfo(float).tiny
 _ENTRIES = 1 << 10  # entries of the Jacobian that are measured together
 _BLOCK_BYTES = 1 << 23  # bytes of samples that are in memory at a time
@@ -121,7 +122,7 @@ def _sequence(states: NDArray, first: bool) -> NDArray:
     outer = np.where(outer > 1.5 * FRACTIONS[0], outer, np.nan)
     t = np.concatenate((outer, np.where(inner >= np.fmax(least, _TINY), inner, np.nan)), axis=1)
     t = np.take_along_axis(t, np.argsort(np.isnan(t), axis=1, kind="stable"), axis=1)
-    return t[:, : max(1, int(np.isfinite(t).sum(axis=1).max(initial=0)))]
+    return t[:, : max(LEAST_SAMPLES, int(np.isfinite(t).sum(axis=1).max(initial=0)))]
 
 
 def _sampled(base: NDArray, evaluate: Evaluate, states: NDArray, t: NDArray) -> Samples:
@@ -193,7 +194,7 @@ def survey(
         t = _sequence(chosen, first)
         samples = _sampled(base, lambda k, t: evaluate(which[k], t), chosen, t)
         calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
-        for part in _parts(samples, base):
+        for part in _blocks(samples, base):
             some = Samples(*(array[part] for array in samples))
             found = scales_of(some, base, chosen[part], eps, parts, power, first)
             yield Survey(which[part], some, *found, calls[part], first)
@@ -232,7 +233,7 @@ def _changing(samples: Samples, base: NDArray, parts: int) -> NDArray:
     return np.flatnonzero(changes)
 
 
-def _parts(samples: Samples, base: NDArray) -> Iterator[slice]:
+def _blocks(samples: Samples, base: NDArray) -> Iterator[slice]:
     """
     Split directions, so that their arrays are small.
 

@@ -30,30 +30,25 @@ class Estimates:
         At a kink the mean of both slopes, with the error of that mean.
     scale : ndarray of int
         The scale that the value is of.
-    outer : ndarray of int
-        The next longer scale that contradicts it, or -1.
     contradicted : ndarray
         Scales that a shorter one contradicts, of the shape of `Scales.slope`.
-    abrupt : ndarray of bool
-        Whether f departs from its slope abruptly between both, as at a kink or jump near x.
-    kinked : ndarray of bool
-        Whether a kink near x explains the outer scale: one of its one-sided slopes is the value.
+    kink : ndarray of int
+        The scale at which a kink near x shows, or -1: one of its slopes there is the value.
     scattered : ndarray of bool
         Whether longer scales agree on another value, and f is not smooth in between: rounding of
         terms that cancel makes such pieces. The error is then the distance of both values.
-    gap : ndarray
-        Half the difference of the slopes on both sides of a kink at x; 0 if there is none.
+    gap, gap_error : ndarray
+        Half the difference of the slopes on both sides of a kink at x, 0 if there is none.
     """
 
     value: NDArray
     error: NDArray
     scale: NDArray
-    outer: NDArray
     contradicted: NDArray
-    abrupt: NDArray
-    kinked: NDArray
+    kink: NDArray
     scattered: NDArray
     gap: NDArray
+    gap_error: NDArray
 
     def entries(self, directions: NDArray, outputs: NDArray) -> "Estimates":
         """Return the estimates of some entries, as the outputs of one direction."""
@@ -119,17 +114,21 @@ def estimate(s: Scales) -> Estimates:
         longer = (number < scale[:, None]) & (off > s.error + _take(s.error, scale)[:, None])
         outer = np.where(longer, number, -1).max(axis=1)
         abrupt = (outer >= 0) & _is_abrupt(s, value, scale, outer)
-        gap = np.abs(_take(s.gap, outer))
-        kinked = _take(off, outer) <= T.kink * gap + _take(s.error, outer)
+        # Beyond a kink near x, one of both slopes is the value.
+        gap = np.abs(s.gap)
+        visible = _neighbours(gap > T.kink * s.gap_error) & (number < scale[:, None])
+        visible &= np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error
+        kink = np.where(visible, number, -1).max(axis=1)
         agree = longer & (s.error < T.telling * off)
         step = np.abs(s.slope[:, 1:] - s.slope[:, :-1]) <= s.error[:, 1:] + s.error[:, :-1]
         agree[:, :-1] &= agree[:, 1:] & step
         agree[:, -1] = False
-        scattered = agree.any(axis=1) & abrupt & ~kinked
+        scattered = agree.any(axis=1) & abrupt & (kink < 0)
         other = np.where(agree, s.error, np.inf).argmin(axis=1)
         error = np.where(scattered, np.fmax(error, _take(off, other)), error)
-        gap_at_x = _gap_at_x(s)
-    return Estimates(value, error, scale, outer, contradicted, abrupt, kinked, scattered, gap_at_x)
+        gap_at_x, gap_error = _gap_at_x(s)
+        kink = np.where(abrupt, kink, -1)
+    return Estimates(value, error, scale, contradicted, kink, scattered, gap_at_x, gap_error)
 
 
 def _is_straight(s: Scales, scale: NDArray) -> NDArray:
@@ -160,14 +159,15 @@ def _is_abrupt(s: Scales, value: NDArray, scale: NDArray, outer: NDArray) -> NDA
     return np.asarray((between & (growth > smooth)).any(axis=1))
 
 
-def _gap_at_x(s: Scales) -> NDArray:
-    """Return half the jump of the slope at x, or 0."""
+def _gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
+    """Return half the jump of the slope at x, or 0, and its error."""
     contradicted = contradicted_scales(s.gap, s.gap_error)
     error = np.where(contradicted, np.inf, s.gap_error)
     best = error.argmin(axis=1)
     jumps = _neighbours(np.abs(s.gap) > T.kink * s.gap_error)
-    found = _take(jumps, best) & np.isfinite(_take(error, best))
-    return np.where(found, np.abs(_take(s.gap, best)), 0.0)
+    error = _take(error, best)
+    found = _take(jumps, best) & np.isfinite(error)
+    return np.where(found, np.abs(_take(s.gap, best)), 0.0), np.where(found, error, 0.0)
 
 
 def judge(
@@ -199,9 +199,9 @@ def judge(
         beyond = _take(np.broadcast_to(s.t, s.slope.shape), m.scale) > s.inner
         fails &= ~beyond | (off * s.inner / 2 > T.visible * s.noise)
         kink = m.gap > allowed
-        inside = kink & (off <= m.gap + allowed + _take(s.error, m.scale))
-        outer_gap = np.abs(_take(s.gap, m.outer)) + allowed + _take(s.error, m.outer)
-        near = m.abrupt & m.kinked & (_take(away, m.outer) <= outer_gap)
+        inside = kink & (off <= m.gap + m.gap_error + allowed + _take(s.error, m.scale))
+        reach = np.abs(s.gap) + s.gap_error + s.error
+        near = (m.kink >= 0) & (_take(away, m.kink) <= _take(reach, m.kink) + allowed)
         longest = np.nanmax(s.t[:, :, 0], axis=1, initial=0.0)[:, None]
         still = (s.still > 0) & (np.abs(claim) * longest <= s.rounding)
         still &= s.still >= s.inner * np.sqrt(np.finfo(float).eps)

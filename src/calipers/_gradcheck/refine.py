@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import ExtrapolatedColumns, initial_states, survey
+from .._derivatives.adaptive import LEAST_SAMPLES, ExtrapolatedColumns, initial_states, survey
 from .._derivatives.fixed_step_error import SLOPE_CALLS, ComplexSteps, RepeatedSteps, Slopes
 from .._derivatives.function import Problem
 from .._derivatives.scales import MAX_SAMPLES, Samples
@@ -76,5 +76,5 @@ class Refinement:
 def samples_of(arrays: Buffers, which: NDArray) -> Samples:
     """Return the samples of some columns without the steps that none of them has."""
     t = arrays[0][which]
-    count = max(1, int(np.isfinite(t).sum(axis=1).max(initial=0)))
+    count = max(LEAST_SAMPLES, int(np.isfinite(t).sum(axis=1).max(initial=0)))
     return Samples(*(array[which, :count] for array in arrays))
