@@ -263,6 +263,13 @@ def _some(survey: Survey, which: NDArray) -> Survey:
     )
 
 
+def rounding_of_constants(base: NDArray, states: NDArray, eps: float) -> NDArray:
+    """Return the errors of slopes of 0, of outputs that do not change at any step."""
+    size = np.fmax(np.abs(base), np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
+    longest = states["length"] * states["top"] / 2
+    return np.asarray(THRESHOLDS.multiple * eps * size / longest[:, None])
+
+
 def extrapolate(
     base: NDArray,
     evaluate: Evaluate,
@@ -281,7 +288,7 @@ def extrapolate(
             length = states["length"][which, None]
             # Where f does not change, its rounding may hide a slope.
             values[which] = 0.0
-            errors[which] = THRESHOLDS.multiple * eps * np.abs(base) / length
+            errors[which] = rounding_of_constants(base, states[which], eps)
             entries = which[:, None], outputs
             values[entries] = estimates.value / length
             errors[entries] = estimates.total_error / length

@@ -113,7 +113,7 @@ def estimate(s: Scales) -> Estimates:
         off = np.abs(s.slope - value[:, None])
         longer = (number < scale[:, None]) & (off > s.error + _take(s.error, scale)[:, None])
         outer = np.where(longer, number, -1).max(axis=1)
-        abrupt = (outer >= 0) & _is_abrupt(s, value, scale, outer)
+        departure, jumps = _departures(s, value, scale, outer)
         # Beyond a kink near x, one of both slopes is the value.
         gap = np.abs(s.gap)
         visible = _neighbours(gap > T.kink * s.gap_error) & (number < scale[:, None])
@@ -123,11 +123,12 @@ def estimate(s: Scales) -> Estimates:
         step = np.abs(s.slope[:, 1:] - s.slope[:, :-1]) <= s.error[:, 1:] + s.error[:, :-1]
         agree[:, :-1] &= agree[:, 1:] & step
         agree[:, -1] = False
-        scattered = agree.any(axis=1) & abrupt & (kink < 0)
-        other = np.where(agree, s.error, np.inf).argmin(axis=1)
-        error = np.where(scattered, np.fmax(error, _take(off, other)), error)
+        other = _take(off, np.where(agree, s.error, np.inf).argmin(axis=1))
+        to_it = jumps & (departure <= 2 * T.kink * other[:, None] * s.t)
+        scattered = agree.any(axis=1) & to_it.any(axis=1) & (kink < 0)
+        error = np.where(scattered, np.fmax(error, other), error)
         gap_at_x, gap_error = _gap_at_x(s)
-        kink = np.where(abrupt, kink, -1)
+        kink = np.where(jumps.any(axis=1), kink, -1)
     return Estimates(value, error, scale, contradicted, kink, scattered, gap_at_x, gap_error)
 
 
@@ -142,21 +143,24 @@ def _is_straight(s: Scales, scale: NDArray) -> NDArray:
     return np.asarray(on_line & ~bent.any(axis=1))
 
 
-def _is_abrupt(s: Scales, value: NDArray, scale: NDArray, outer: NDArray) -> NDArray:
-    """Return True where f departs from its slope from one step to the next."""
+def _departures(
+    s: Scales, value: NDArray, scale: NDArray, outer: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Return how far f is off its line at each step, and where that grows from one to the next."""
     even, odd = s.departure
     count = s.slope.shape[1]
     odd = odd[:, :count] - value[:, None] * s.t
     departure = np.abs(even[:, :count]) + np.abs(odd)
     floor = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
-    growth = departure[:, :-1] / (departure[:, 1:] + floor)
-    before = np.ones_like(growth)
+    growth, before = np.ones_like(departure), np.ones_like(departure)
+    growth[:, :-1] = departure[:, :-1] / (departure[:, 1:] + floor)
     before[:, :-1] = growth[:, 1:]
-    number = np.arange(count - 1)[None, :, None]
+    ratio = np.ones_like(s.t)
+    ratio[:, :-1] = s.t[:, :-1] / s.t[:, 1:]
+    number = np.arange(count)[None, :, None]
     # The slope of a scale is made of its own samples and the two next ones.
-    between = (number >= outer[:, None]) & (number < scale[:, None] + 3)
-    smooth = np.fmax((s.t[:, :-1] / s.t[:, 1:]) ** 2, before) ** T.abrupt
-    return np.asarray((between & (growth > smooth)).any(axis=1))
+    between = (number >= outer[:, None]) & (number < scale[:, None] + 3) & (outer >= 0)[:, None]
+    return departure, between & (growth > np.fmax(ratio**2, before) ** T.abrupt)
 
 
 def _gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
@@ -193,6 +197,7 @@ def judge(
         supports = (away <= limit + s.error) & (s.error <= np.fmax(limit, T.telling * off[:, None]))
         excludes = (away > limit + T.certain * s.error) & ~m.contradicted & np.isfinite(s.error)
         passes = (off <= allowed + error) & (error <= allowed)
+        passes |= (off <= allowed) & (error <= T.resolving * allowed)
         fails = (off > allowed + T.certain * error) & _take(_neighbours(excludes), m.scale)
         fails &= ~supports.any(axis=1) & (alive | (s.change > 0))
         # Beyond |x| only what would show within |x|, too: f may be another one there.

@@ -25,6 +25,9 @@ class Thresholds:
         Outputs that show noise, from which on its median is that of the others.
     coarse_eps : float
         Spacing at 1 above which a format has a small exponent range, as float32.
+    resolving : float
+        Tolerances up to which the error may be where analytic and numerical value differ by less
+        than one: the bound on the error of what then passes.
     certain : float
         Errors that a wrong entry is off by, in addition to the tolerance.
     telling : float
@@ -57,6 +60,7 @@ class Thresholds:
     rounding: float = 0.3
     pooled_outputs: int = 3
     coarse_eps: float = 1e-10
+    resolving: float = 8.0
     certain: float = 2.0
     telling: float = 0.1
     kink: float = 2.0

@@ -8,8 +8,7 @@ import numpy as np
 
 from .._core.protocols import NDArray
 from .._derivatives import agreement
-from .._derivatives.adaptive import initial_states, scales_of
-from .._derivatives.thresholds import THRESHOLDS
+from .._derivatives.adaptive import initial_states, rounding_of_constants, scales_of
 from .columns import select_columns
 from .entry_rules import FAIL, INCONCLUSIVE, PASS, VERDICTS, Rule, judge_value
 from .flatten import largest_by_segment
@@ -132,9 +131,7 @@ class RefinedColumns:
                 about = base, states, steps.eps, problem.parts, 1, quick, wanted
                 outputs, scales, estimates = scales_of(samples_of(tuple(arrays), group), *about)
                 length = states["length"][:, None]
-                self.error[group] = (
-                    THRESHOLDS.multiple * steps.eps * np.abs(base) / length
-                )  # of outputs that do not change
+                self.error[group] = rounding_of_constants(base, states, steps.eps)
                 block = np.ix_(group, outputs)
                 self.value[block] = estimates.value / length
                 self.error[block] = estimates.total_error / length
