@@ -27,6 +27,7 @@ from .scales import (
     Samples,
     Scales,
     measure,
+    units_of,
 )
 from .steps import Steps
 from .thresholds import THRESHOLDS
@@ -65,6 +66,7 @@ class Survey(NamedTuple):
     outputs: NDArray
     scales: Scales
     estimates: Estimates
+    unit: NDArray | None  # of the values of f in scales and estimates, if not 1
     calls: NDArray
     first: bool  # whether the samples are those of the first pass
 
@@ -168,14 +170,39 @@ def scales_of(
     wanted: NDArray | None = None,
 ) -> tuple[NDArray, Scales, Estimates]:
     """Return the outputs that change, or are `wanted`, with their scales and estimates."""
+    found = _in_units(samples, base, states, eps, parts, power, first, wanted)
+    outputs, scales, estimates, unit = found
+    if unit is None:
+        return outputs, scales, estimates
+    with np.errstate(all="ignore"):
+        return outputs, scales.times(unit), estimates.times(unit)
+
+
+def _in_units(
+    samples: Samples,
+    base: NDArray,
+    states: NDArray,
+    eps: float,
+    parts: int,
+    power: int,
+    first: bool,
+    wanted: NDArray | None = None,
+) -> tuple[NDArray, Scales, Estimates, NDArray | None]:
+    """Do as `scales_of` in the units that come last, if these are not 1."""
     outputs = _changing(samples, base, parts)
     if wanted is not None:
         outputs = np.union1d(outputs, wanted)
     part = samples._replace(above=samples.above[:, :, outputs], below=samples.below[:, :, outputs])
     largest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
     sided, inner = bool(states["one_sided"].any()), np.fmin(1.0, states["top"])
-    scales = measure(part, base[outputs], eps, inner, parts, sided, first, power, largest)
-    return outputs, scales, estimate(scales)
+    base = base[outputs]
+    unit = units_of(part, base, parts)
+    if unit is None:
+        scales = measure(part, base, eps, inner, parts, sided, first, power, largest)
+    else:
+        part = part._replace(above=part.above / unit, below=part.below / unit)
+        scales = measure(part, base / unit, eps, inner, parts, sided, first, power, largest, unit)
+    return outputs, scales, estimate(scales), unit
 
 
 def survey(
@@ -196,7 +223,7 @@ def survey(
         calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
         for part in _blocks(samples, base):
             some = Samples(*(array[part] for array in samples))
-            found = scales_of(some, base, chosen[part], eps, parts, power, first)
+            found = _in_units(some, base, chosen[part], eps, parts, power, first)
             yield Survey(which[part], some, *found, calls[part], first)
 
     usable = np.flatnonzero(states["limit"] > 0)
@@ -284,14 +311,19 @@ def extrapolate(
     # Much too long steps are part of the search: warnings of f are suppressed.
     with np.errstate(all="ignore"):
         for found in survey(base, evaluate, states, eps, parts, power):
-            which, _, outputs, scales, estimates, calls, _ = found
+            which, _, outputs, scales, estimates, unit, calls, _ = found
             length = states["length"][which, None]
             # Where f does not change, its rounding may hide a slope.
             values[which] = 0.0
             errors[which] = rounding_of_constants(base, states[which], eps)
-            entries = which[:, None], outputs
-            values[entries] = estimates.value / length
-            errors[entries] = estimates.total_error / length
+            # An output may be there because it changes along another direction.
+            changes = scales.change > 0
+            entries = np.ix_(which, outputs)
+            value, error = estimates.value / length, estimates.total_error / length
+            if unit is not None:
+                value, error = value * unit, error * unit
+            values[entries] = np.where(changes, value, 0.0)
+            errors[entries] = np.where(changes, error, errors[entries])
             states["calls"][which] = calls
             states["step"][which] = _steps_of(scales, estimates) * length[:, 0]
             status = np.fmax(states["status"][which], estimates.status(scales))

@@ -9,7 +9,7 @@ Nothing is decided here; see `agreement`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ _JITTER = np.sqrt([1.0, 0.93, 1.08, 0.89, 1.04, 0.96, 1.11, 0.91, 1.02, 0.87, 1.
 INNER, OUTER = 50, 16
 MAX_SAMPLES = INNER + OUTER
 FRACTIONS = 0.5 ** np.arange(1, INNER + 1) * np.resize(_JITTER, INNER)
+_LARGEST = 2.0**300  # values of f whose squares do not overflow
 ORDERS = 3  # samples of a scale; a slope is extrapolated from one, two or three of them
 # Samples of the first pass, by which most columns are decided: below |x|, and far below it.
 N_PROBES = 3
@@ -71,6 +72,21 @@ class Scales:
     change: NDArray
     inner: NDArray
     rounding: NDArray
+
+    def times(self, unit: NDArray) -> "Scales":
+        """Return the scales of outputs in other units."""
+        even, odd = self.departure
+        return replace(
+            self,
+            slope=self.slope * unit,
+            error=self.error * unit,
+            gap=self.gap * unit,
+            gap_error=self.gap_error * unit,
+            departure=(even * unit, odd * unit),
+            noise=self.noise * unit,
+            change=self.change * unit,
+            rounding=self.rounding * unit,
+        )
 
     def entries(self, directions: NDArray, outputs: NDArray) -> "Scales":
         """Return the scales of some entries, as the outputs of one direction."""
@@ -152,13 +168,15 @@ def measure(
     few: bool = False,
     power: int = 1,
     largest: float = 1.0,
+    unit: NDArray | float = 1.0,
 ) -> Scales:
     """
     Return slopes, errors and noise at all scales.
 
     `eps` is the spacing of the format of f at 1, and `parts` the number of consecutive outputs that
     are rounded together. If `sided`, f was sampled on one side only. `few`: only the first pass.
-    `largest` is the largest output that f has, or 1 if that is more.
+    `largest` is the largest output that f has, or 1 if that is more. The values of f are in units
+    of `unit`.
     """
     t, width, above, below = samples
     step = t[:, :, None]
@@ -172,10 +190,14 @@ def measure(
         u = t if sided else t * t
         noise, dead = _noise(t, span, d, e, u, change, finite, few)
         sizes = np.where(finite, np.fmax(np.fmax(np.abs(above), np.abs(below)), np.abs(base)), 0.0)
-        noise = _floored(noise, dead, base, eps * largest, parts)
+        size = np.abs(base)
+        if parts > 1:  # a part of a complex number is rounded as all of it is
+            size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
+        noise = _floored(noise, dead, size, eps * largest / unit, parts)
         tiny = np.finfo(np.float64 if eps < T.coarse_eps else np.float32).tiny
-        local = np.fmax(noise[:, None], T.rounding * eps * np.fmax(sizes, tiny))
+        local = np.fmax(noise[:, None], T.rounding * eps * np.fmax(sizes, tiny / unit))
         count = t.shape[1] - ORDERS + 1
+        missing = np.isnan(t[:, ORDERS - 1 :])
         slope = error = np.empty(0)
         for order in range(1, ORDERS + 1):
             weights = lagrange(_shifted(u, order))
@@ -184,6 +206,7 @@ def measure(
             unsure = T.truncation * _steps_between(by_order) + lever * _cut(local, by_order)
             by_order, unsure = by_order[:, :count], unsure[:, :count]
             unsure[~(np.isfinite(by_order) & np.isfinite(unsure))] = np.inf
+            unsure[missing] = np.inf
             if order == 1:
                 slope, error = by_order, unsure
                 continue
@@ -195,6 +218,7 @@ def measure(
         gap_error = (_steps_between(gap) + lever * _cut(local, gap))[:, :count]
         gap = gap[:, :count]
         gap_error[~(np.isfinite(gap) & np.isfinite(gap_error))] = np.inf
+        gap_error[missing] = np.inf
         unmoved = ((change == 0) | np.isnan(step))[:, ::-1]
         still = np.where(np.logical_and.accumulate(unmoved, axis=1)[:, ::-1], step, 0.0)
     return Scales(
@@ -208,8 +232,30 @@ def measure(
         np.fmax.reduce(still, axis=1),
         np.fmax.reduce(np.where(finite, change, 0.0), axis=1),
         inner[:, None],
-        np.broadcast_to(eps * np.abs(base), noise.shape),
+        np.broadcast_to(eps * size, noise.shape),
     )
+
+
+def units_of(samples: Samples, base: NDArray, parts: int) -> NDArray | None:
+    """
+    Return powers of two in which the values of outputs neither over- nor underflow, if these do.
+
+    They lie in the middle between the largest and the least value.
+    """
+
+    def largest(*arrays: NDArray) -> NDArray:
+        each = [np.fmax.reduce(a.reshape(-1, base.size), axis=0, initial=-np.inf) for a in arrays]
+        return np.asarray(np.fmax.reduce(each))
+
+    values = samples.above, samples.below, base
+    top = largest(*map(np.abs, values))
+    if not ((top > _LARGEST) | ((top < 1 / _LARGEST) & (top > 0))).any():
+        return None
+    sizes = [np.where(np.isfinite(a) & (a != 0), np.abs(a), np.nan) for a in values]
+    exponents = [np.where(np.isnan(a), np.nan, np.frexp(a)[1]) for a in sizes]
+    middle = (largest(*exponents) - largest(*(-e for e in exponents))) // 2
+    unit = np.exp2(np.clip(np.where(np.isfinite(middle), middle, 0.0), -1000, 1000))
+    return np.repeat(unit.reshape(-1, parts).max(axis=-1), parts) if parts > 1 else unit
 
 
 def _noise(
@@ -251,7 +297,9 @@ def _noise(
     return np.sqrt(squares / np.fmax(count, 1)), count == 0
 
 
-def _floored(noise: NDArray, dead: NDArray, base: NDArray, least: float, parts: int) -> NDArray:
+def _floored(
+    noise: NDArray, dead: NDArray, size: NDArray, least: NDArray | float, parts: int
+) -> NDArray:
     """
     Return the noise with what the other outputs tell of it.
 
@@ -259,11 +307,9 @@ def _floored(noise: NDArray, dead: NDArray, base: NDArray, least: float, parts: 
     show any. The noise of an output that does not change is at least the spacing of 1 and of the
     largest output.
     """
-    size = np.abs(base)
     if parts > 1:
         pairs = noise.reshape(len(noise), -1, parts)
         noise = np.repeat(pairs.max(axis=-1), parts, axis=-1)
-        size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
     if noise.shape[1] >= T.pooled_outputs:
         relative = np.where((noise > 0) & (size > 0), noise / size, np.nan)
         shown = np.isfinite(relative).sum(axis=1) >= T.pooled_outputs
