@@ -46,7 +46,8 @@ STATE = np.dtype(
         ("status", "i1"),
     ]
 )
-_NARROW = 2.0**-10  # bounds nearer than this, in units of t, make differences one-sided
+# Differences are one-sided if a bound is nearer than this, in units of t or of the other room.
+_NARROW = 2.0**-10
 _LEAST_GRAINS = 4.0  # spacings of x in the shortest step: rounding x + t then leaves two bits of t
 LEAST_SAMPLES = ORDERS + 2  # steps in a table, some of which may be missing
 _TINY = np.finfo(float).tiny
@@ -88,7 +89,7 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
         if steps.lows.size:
             up, down = (steps.highs - x) / length, (x - steps.lows) / length
         limit = np.fmin(up, down)
-        sided = limit < _NARROW
+        sided = limit < _NARROW * np.fmin(1.0, np.fmax(up, down))
         states["one_sided"] = np.where(sided, np.where(up >= down, 1, -1), 0)
         limit = np.where(sided, np.fmax(up, down), limit)
         # Fixed lengths hold: 0.25 of them is the longest step.

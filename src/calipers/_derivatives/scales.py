@@ -140,10 +140,16 @@ def _combined(weights: list[NDArray], values: NDArray) -> NDArray:
     return total
 
 
-def _lever(weights: list[NDArray], span: NDArray) -> NDArray:
-    """Return the standard deviation of weighted sums of differences over spans, per unit noise."""
-    parts = zip(weights, _shifted(span, len(weights)), strict=True)
-    return np.asarray(np.sqrt(sum((w / s) ** 2 for w, s in parts)))[:, :, None]
+def _lever(weights: list[NDArray], span: NDArray, sided: bool = False) -> NDArray:
+    """
+    Return the standard deviation of weighted sums of differences over spans, per unit noise.
+
+    One-sided differences have the noise of f(x) in common.
+    """
+    parts = [w / s for w, s in zip(weights, _shifted(span, len(weights)), strict=True)]
+    square = sum(part**2 for part in parts)
+    square = square + sum(parts) ** 2 if sided else square * _D_NOISE**2
+    return np.asarray(np.sqrt(square))[:, :, None]
 
 
 def _steps_between(slopes: NDArray) -> NDArray:
@@ -188,7 +194,7 @@ def measure(
         change = np.fmax(np.abs(above - base), np.abs(below - base))
         d, e = odd / span, even / step
         u = t if sided else t * t
-        noise, dead = _noise(t, span, d, e, u, change, finite, few)
+        noise, dead = _noise(t, span, d, e, u, change, finite, few, sided, power)
         sizes = np.where(finite, np.fmax(np.fmax(np.abs(above), np.abs(below)), np.abs(base)), 0.0)
         size = np.abs(base)
         if parts > 1:  # a part of a complex number is rounded as all of it is
@@ -202,7 +208,7 @@ def measure(
         for order in range(1, ORDERS + 1):
             weights = lagrange(_shifted(u, order))
             by_order = _combined(weights, d)
-            lever = T.multiple * _D_NOISE * _lever(weights, span[:, :, 0])
+            lever = T.multiple * _lever(weights, span[:, :, 0], sided)
             unsure = T.truncation * _steps_between(by_order) + lever * _cut(local, by_order)
             by_order, unsure = by_order[:, :count], unsure[:, :count]
             unsure[~(np.isfinite(by_order) & np.isfinite(unsure))] = np.inf
@@ -214,7 +220,7 @@ def measure(
             slope, error = np.where(better, by_order, slope), np.where(better, unsure, error)
         weights = lagrange(_shifted(t, 2))
         gap = _combined(weights, e)
-        lever = T.multiple * _E_NOISE * _lever(weights, t)
+        lever = T.multiple * _E_NOISE / _D_NOISE * _lever(weights, t)
         gap_error = (_steps_between(gap) + lever * _cut(local, gap))[:, :count]
         gap = gap[:, :count]
         gap_error[~(np.isfinite(gap) & np.isfinite(gap_error))] = np.inf
@@ -243,6 +249,9 @@ def units_of(samples: Samples, base: NDArray, parts: int) -> NDArray | None:
     They lie in the middle between the largest and the least value.
     """
 
+    if not base.size:
+        return None
+
     def largest(*arrays: NDArray) -> NDArray:
         each = [np.fmax.reduce(a.reshape(-1, base.size), axis=0, initial=-np.inf) for a in arrays]
         return np.asarray(np.fmax.reduce(each))
@@ -267,6 +276,8 @@ def _noise(
     change: NDArray,
     finite: NDArray,
     few: bool,
+    sided: bool,
+    power: int,
 ) -> tuple[NDArray, NDArray]:
     """
     Return the noise of f, and where it is unknown because f does not change.
@@ -278,7 +289,8 @@ def _noise(
     residual = change.copy()  # of the longest steps nothing is predicted
     straight = lagrange([points[:, :-1] - u[:, ORDERS:] for points in _shifted(u, ORDERS)])
     predicted = _combined(straight, d)
-    r_odd = (d[:, ORDERS:] - predicted) * span[:, ORDERS:] / _D_NOISE
+    r_odd = np.abs(d[:, ORDERS:] - predicted) * span[:, ORDERS:]
+    r_odd *= _D_NOISE if sided else 1 / _D_NOISE
     # The even part over t has a term in 1/t only at a kink.
     smooth = _combined(straight, e / step)
     bent = lagrange([points[:, :-1] - t[:, 2:] for points in _shifted(t, 2)])
@@ -287,7 +299,7 @@ def _noise(
         np.abs(e[:, ORDERS:] - smooth * step[:, ORDERS:]), np.abs(e[:, ORDERS:] - kinked)
     )
     r_even *= step[:, ORDERS:] / _E_NOISE
-    both = np.sqrt((r_odd**2 + r_even**2) / 2)
+    both = r_odd if sided or power > 1 else np.sqrt((r_odd**2 + r_even**2) / 2)
     residual[:, ORDERS:] = np.where(np.isfinite(both), both, residual[:, ORDERS:])
     changes = (change != 0) & finite
     order = np.cumsum(changes[:, ::-1], axis=1)[:, ::-1]  # 1 at the shortest
