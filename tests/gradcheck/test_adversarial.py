@@ -773,10 +773,10 @@ def test_case_49_torch_forward_batches():
 @pytest.mark.parametrize(
     ("options", "calls"),
     [
-        ({}, 12),
-        ({"check_batched_forward_grad": True}, 15),
-        ({"argnums": 0}, 10),
-        ({"argnums": 0, "check_batched_forward_grad": True}, 13),
+        ({}, 5),
+        ({"check_batched_forward_grad": True}, 8),
+        ({"argnums": 0}, 4),
+        ({"argnums": 0, "check_batched_forward_grad": True}, 7),
     ],
 )
 def test_case_50_calls_of_jvp(options, calls):
@@ -785,8 +785,7 @@ def test_case_50_calls_of_jvp(options, calls):
 
     jvp, seen = counted(push)
     report = gradcheck(product, (2.0, 3.0), jvp=jvp, **options)
-    # One for each number, two for determinism, six for linearity, one for the digits of each input,
-    # three for a batch.
+    # One for each number, of a small, a large and a zero tangent, and three for a batch.
     assert report.calls["jvp"] == len(seen) == calls
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, repeat
 
 import numba
 import numpy as np
@@ -555,12 +556,12 @@ def test_stored_elements_that_repeat_add_up():
 
 def test_a_sparse_jacobian_is_asked_twice_for_the_same():
     sparse = pytest.importorskip("scipy.sparse")
-    noise = iter([0, 1e-9, 0, 0])
+    noise = chain([0, 1e-9], repeat(0))
     report = checked(
         lambda x: x * x, point(4), jac=lambda x: sparse.diags_array(2 * x + next(noise))
     )
     assert "not reentrant" in report.reason
-    patterns = iter([np.eye(4), np.ones((4, 4))])
+    patterns = chain([np.eye(4)], repeat(np.ones((4, 4))))
     report = checked(lambda x: x * 1, point(4), jac=lambda x: sparse.csr_array(next(patterns)))
     assert "not reentrant" in report.reason
 

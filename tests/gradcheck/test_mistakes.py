@@ -714,4 +714,6 @@ def test_a_derivative_that_varies_less_than_nondet_tol_allows_depends_on_nothing
     def vjp(x, w):
         return w * np.cos(x) + random.uniform(-1e-9, 1e-9, x.shape)
 
-    assert checked(np.sin, THREE, vjp=vjp, nondet_tol=1e-8, fast_mode=fast_mode)
+    report = checked(np.sin, THREE, vjp=vjp, nondet_tol=1e-8, fast_mode=fast_mode)
+    assert not report.findings
+    assert report or fast_mode  # which may take the noise for wrong zeros

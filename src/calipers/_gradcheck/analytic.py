@@ -158,8 +158,8 @@ class AnalyticDerivative:
     calls: int = 0
     last_matrix: Any = None  # the matrix that jac returned last
     returns_none: bool = False  # whether a call returned None
-    first_product: tuple[NDArray, NDArray] | None = None  # a direction, and its first result
-    varies: bool = False  # whether a later result for that direction differs
+    first: tuple[Any, Any] | None = None  # the first of some results; see `first_result`
+    change: float = 0.0  # how far a later result for the same arguments differs
     touched: list[str] = field(default_factory=list)  # arguments that the first call modified
 
     @property

@@ -76,18 +76,14 @@ class Check:
         if not subject.rows or not subject.columns:
             return self._empty()
         findings: dict[str, list[str]] = {}  # errors of each derivative
-        steady: dict[str, bool] = {}  # whether each derivative is deterministic
         others: list[str] = []  # errors of values, counts and shapes
         mismatches: list[str] = []  # of two derivatives; entries show which of them is wrong
         try:
             if not self.fast_mode:
                 outcome.jacobians = self._jacobians()
             for d in self.derivatives:
-                findings[d.name] = [
-                    *invariants.output_arrays(d, random, nondet_tol),
-                    *invariants.reentrance(d, random, nondet_tol),
-                ]
-                steady[d.name] = not findings[d.name]
+                findings[d.name] = list(invariants.output_arrays(d, random, nondet_tol))
+                d.first = invariants.first_result(d, random)
                 if d.form in undefined:
                     outcome.late += self._findings_of(invariants.none_directions(d, self.rule.rtol))
                 if batched.get(d.form):
@@ -99,6 +95,10 @@ class Check:
             with np.errstate(all="ignore"):
                 sizes, eps = self._differences(steps, way, random, consistent)
             for d in self.derivatives:  # needs the sizes of entries, which are known by now
+                assert d.first is not None
+                if d.form == "jac":
+                    d.change = invariants.change_of_jacobian(d, d.first)
+                    continue
                 rows = outcome.jacobians[d.name].unit_products if outcome.jacobians else None
                 entry_sizes = None if sizes is None else sizes.of_results(d.form)
                 arguments = nondet_tol, self.rule, entry_sizes, rows, eps
@@ -109,9 +109,9 @@ class Check:
         for d in self.derivatives:  # modified arguments come first: they explain other errors
             outcome.findings += invariants.mutation(d.name, d.touched)
             failed = others or mismatches or findings.get(d.name) or outcome.entries.count[FAIL]
-            if (failed or d.varies) and steady.get(d.name) and not d.touched:
+            if (failed or d.change > 0) and d.first is not None and not d.touched:
                 outcome.findings += self._findings_of(
-                    invariants.independence_of_last_call(d, random, nondet_tol)
+                    invariants.statelessness(d, random, nondet_tol)
                 )
             outcome.findings += findings.get(d.name, ())
         outcome.findings += others

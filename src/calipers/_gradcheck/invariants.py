@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from .._compare.elementwise import equal_arrays
 from .._core.arrays import is_sparse
 from .._core.protocols import NDArray
 from .analytic import AnalyticDerivative
@@ -14,13 +14,19 @@ from .calls import ADD, WRITE, private
 from .entry_rules import all_agree, least_normal
 from .flatten import WrongFormError, as_outputs, largest_by_segment, norm, real_vector
 from .function_at_point import FunctionAtPoint
-from .jacobian_storage import entries_of_both
+from .jacobian_storage import Rows, entries_of_both
 from .perturb import perturbation_error
 
 # Rounding in sums of n terms grows as sqrt(n); this bounds the constant of derivatives, in eps.
 ROUNDING = 256.0
-SCALE = 8  # a power of two: linear functions scale results by it without rounding
+# Factors of a direction that expose clipping and thresholds. Results of a linear function are
+# scaled by such powers of two without rounding.
+LARGE, SMALL = -16.0, 2.0**-16
+_UNIT = 1 / 8  # makes a direction at most 1, where a tolerance is absolute
 _SAMPLE = slice(0, 64)  # rows of a Jacobian that are copied and compared with a second call
+# Directions of at most so many numbers are drawn once, as this takes longer than a call.
+_CACHED_SIZE = 4096
+_EXCLUDED = 0.25  # share of the effect of a rounding below which results do not show it
 
 
 def determinism(subject: FunctionAtPoint, tolerance: float) -> Iterator[str]:
@@ -76,38 +82,38 @@ def mutation(name: str, touched: list[str]) -> Iterator[str]:
         yield f"{name} changes its arguments: {', '.join(touched)}; make it work on a copy"
 
 
-def reentrance(
-    d: AnalyticDerivative, random: np.random.Generator, tolerance: float
-) -> Iterator[str]:
-    """Check that two calls of a derivative with the same arguments agree."""
-    if d.form == "jac":
-        one = d.matrix() if d.last_matrix is None else d.last_matrix
-        before = one[_SAMPLE].copy() if isinstance(one, np.ndarray) else None
-        two = d.matrix()
-        d.last_matrix = one  # so that the other is freed
-        if is_sparse(one) != is_sparse(two):
-            one, two = np.zeros(1), np.full(1, np.inf)  # sparse once, dense once
-        elif before is not None and not equal_arrays(before, one[_SAMPLE], equal_nan=True):
-            one, two = before, one[_SAMPLE]  # the second call has overwritten the first result
-        else:
-            one, two = entries_of_both(one, two)
-    else:
-        v = direction(d, random) / SCALE  # at most 1, as the tolerance is absolute
-        one, two = d.applied(v), d.applied(v)
-        d.first_product = v, one
-    worst = largest_difference(one, two)
-    if worst > tolerance:
-        yield (
-            f"{d.name} is not reentrant: two calls with the same arguments differ by {worst:.3g} "
-            f"(nondet_tol={tolerance:g})"
-        )
+def first_result(d: AnalyticDerivative, random: np.random.Generator) -> tuple[Any, Any]:
+    """
+    Return what `statelessness` compares with a result of d after f was called at other points.
+
+    That is a direction and its product, or a Jacobian and a copy of its first rows.
+    """
+    if d.form != "jac":
+        v = direction(d, random)
+        return v, d.applied(SMALL * v)
+    matrix = d.matrix() if d.last_matrix is None else d.last_matrix
+    return matrix, matrix[_SAMPLE].copy() if isinstance(matrix, np.ndarray) else None
 
 
-def independence_of_last_call(
+def change_of_jacobian(d: AnalyticDerivative, first: tuple[Any, Any]) -> float:
+    """Return the largest difference between a Jacobian of `first_result` and a new one."""
+    one, before = first
+    two = d.matrix()
+    d.last_matrix = one  # so that the other is freed
+    if is_sparse(one) != is_sparse(two):
+        return np.inf
+    if before is not None:  # the new call may have overwritten the first result
+        overwritten = largest_difference(before, one[_SAMPLE])
+        if overwritten > 0:
+            return overwritten
+    return largest_difference(*entries_of_both(one, two))
+
+
+def statelessness(
     d: AnalyticDerivative, random: np.random.Generator, tolerance: float
 ) -> Iterator[str]:
-    """Check that a derivative does not depend on where f was called last."""
-    v = direction(d, random) / SCALE
+    """Check that d depends on its arguments alone, not on earlier calls of d or of f."""
+    v = _UNIT * direction(d, random)
 
     def answer() -> Any:
         result = d.matrix() if d.form == "jac" else d.applied(v)
@@ -116,11 +122,17 @@ def independence_of_last_call(
     before = answer()
     d.subject.call()
     after, again = answer(), answer()
-    worst = largest_difference(*entries_of_both(before, after))
-    if worst > tolerance and largest_difference(*entries_of_both(after, again)) <= tolerance:
+    repeated = largest_difference(*entries_of_both(after, again))
+    moved = largest_difference(*entries_of_both(before, after))
+    if moved > tolerance >= repeated:
         yield (
-            f"{d.name} depends on the last call of f, by {worst:.3g}: compute what it "
+            f"{d.name} depends on the last call of f, by {moved:.3g}: compute what it "
             "needs from its arguments"
+        )
+    elif max(repeated, d.change) > tolerance:
+        yield (
+            f"{d.name} is not reentrant: two calls with the same arguments differ by "
+            f"{max(repeated, d.change):.3g} (nondet_tol={tolerance:g})"
         )
 
 
@@ -133,7 +145,7 @@ def output_arrays(
         return
     last: tuple[Any, ...] = ()
     if d.form != "jac":
-        v = direction(d, random) / 8
+        v = _UNIT * direction(d, random)
         v[::2] = 0  # a derivative that skips zeros may not write there
         last = (d.shaped(v),)
     arguments = (*d.subject.arguments(), *last)
@@ -262,6 +274,42 @@ def batches(d: AnalyticDerivative, random: np.random.Generator) -> Iterator[str]
             return
 
 
+def sums_unit_vectors(
+    d: AnalyticDerivative,
+    v: NDArray,
+    results: list[NDArray],
+    rows: Rows,
+    rtol: float,
+    spacing: float,
+) -> bool:
+    """
+    Return True if results for v are the sums over unit vectors, also in digits beyond a format.
+
+    `rows` are the results for unit vectors, and `spacing` is that of the format at 1, or infinite.
+    If a part of v were rounded to it, some results would show that: it is ruled out where they are
+    far nearer to the sums than that.
+    """
+    expected = rows.combined(v)
+    allowed = rtol / np.sqrt(len(v)) * np.abs(expected)
+    differences = [np.abs(result - expected) for result in results]
+    if not all((difference <= allowed).all() for difference in differences):
+        return False
+    if spacing == np.inf:
+        return True
+    units = spacing * np.exp2(np.frexp(v)[1] - 1.0)
+    rounded = np.rint(v / units) * units - v
+    for part in d.direction_segments:
+        alone = np.zeros_like(v)
+        alone[part.start : part.stop] = rounded[part.start : part.stop]
+        effect = rows.combined(alone)
+        for out in d.result_segments:
+            there = slice(out.start, out.stop)
+            least = _EXCLUDED * norm(effect[there])
+            if least > 0 and not all(norm(each[there]) <= least for each in differences):
+                return False
+    return True
+
+
 def natural_size(d: AnalyticDerivative) -> NDArray:
     """Return the magnitude of the terms of a derivative, in case they cancel."""
     results, units = _finite(d.subject.rounded), d.subject.units
@@ -281,23 +329,35 @@ def _finite(values: NDArray) -> NDArray:
 def direction(d: AnalyticDerivative, random: np.random.Generator) -> NDArray:
     """Draw a cotangent or a tangent whose magnitudes span some decades."""
     size = d.subject.rows if d.form == "vjp" else d.subject.columns
-    return drawn(size, random, d.subject.eps) * scales(size, random)
+    return drawn(size, random, d.subject.eps) * scales(size)
 
 
-def scales(size: int, random: np.random.Generator) -> NDArray:
-    """Return powers of two that span three decades, 1 among them, in random order."""
-    (shuffled,) = random.spawn(1)
-    return np.asarray(shuffled.permutation(0.5 ** np.linspace(0, 10, size).astype(int)))
+def scales(size: int) -> NDArray:
+    """Return powers of two that span three decades, 1 among them, in a random order."""
+    return _last_digits_and_scales(size)[1]
 
 
 def drawn(size: int, random: np.random.Generator, eps: float) -> NDArray:
     """Draw numbers of magnitude 1 to 8 that use almost all digits of a format of spacing eps."""
     signed = random.integers(-55, 55, size)
-    (last,) = random.spawn(1)
-    steps = 2 ** (round(-np.log2(eps)) - 5)  # from 1 to 2; few such numbers have an exact sum
-    sizes = np.where(signed < 0, 8 - signed, signed + 9) / 8
-    sizes += last.integers(0, steps // 8, size) / steps
+    steps = round(1 / (32 * eps))  # from 1 to 2; few such numbers have an exact sum
+    sizes = (np.abs(signed + 0.5) + 8.5) / 8
+    sizes += np.floor(_last_digits_and_scales(size)[0] * steps) / steps
     return np.asarray(np.copysign(sizes, signed))
+
+
+def _last_digits_and_scales(size: int) -> tuple[NDArray, NDArray]:
+    """Return the last digits of random numbers, below 1/8, and their magnitudes."""
+    return (_cached_digits if size <= _CACHED_SIZE else _digits)(size)
+
+
+def _digits(size: int) -> tuple[NDArray, NDArray]:
+    random = np.random.default_rng(size)
+    powers = 0.5 ** np.linspace(0, 10, size).astype(int)
+    return random.random(size) / 8, random.permutation(powers)
+
+
+_cached_digits = lru_cache(maxsize=64)(_digits)
 
 
 def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:
@@ -318,9 +378,10 @@ def max_abs(values: NDArray) -> float:
 
 def largest_difference(one: NDArray, other: NDArray) -> float:
     """Return the largest difference; infinite where one alone is NaN or infinite."""
-    if equal_arrays(one, other, equal_nan=True):
+    same = one == other
+    if same.all():
         return 0.0
+    same |= np.isnan(one) & np.isnan(other)
     with np.errstate(invalid="ignore"):
-        same = (one == other) | (np.isnan(one) & np.isnan(other))
         difference = np.where(same, 0.0, np.abs(one - other))
     return max_abs(np.where(np.isnan(difference), np.inf, difference))

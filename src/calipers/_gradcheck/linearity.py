@@ -13,18 +13,18 @@ from .basis_vectors import UnitVectors
 from .entry_rules import Rule
 from .flatten import largest_by_segment
 from .invariants import (
-    SCALE,
-    direction,
+    LARGE,
+    SMALL,
     largest_difference,
     max_abs,
     natural_size,
     rounding_error,
     scales,
+    sums_unit_vectors,
 )
 from .jacobian_storage import Rows
 from .perturb import Move, perturbation_error
 
-_LARGE, _SMALL = -16.0, 2.0**-16  # factors of a direction that expose clipping and thresholds
 _FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # exact in all formats
 
 
@@ -44,12 +44,8 @@ def linearity(
     result, and the errors of entries there that are 0 or not resolved. `unit_rows`, if available,
     are the results for unit vectors. `eps` is the unit spacing of the format that f computes in.
     """
-    if d.form == "jac":
-        return
-    v = direction(d, random)
-    if d.first_product is not None:  # f has been called at other points since
-        v = SCALE * d.first_product[0]
-    w = random.choice(_FEW_BITS, len(v)) * scales(len(v), random)
+    assert d.first is not None
+    v, of_small = d.first
     zero = d.applied(np.zeros_like(v))
     what = "cotangent" if d.form == "vjp" else "tangent"
     if np.any(np.abs(zero) > tolerance) and np.any(
@@ -62,13 +58,32 @@ def linearity(
             f"term is not multiplied by {cause}"
         )
         return
-    of_v, of_w = d.applied(v), d.applied(w)
-    if d.first_product is not None:
-        d.varies = largest_difference(of_v, SCALE * d.first_product[1]) > SCALE * tolerance
     # No element of v is 0: infinite entries show in d(v), too, and are judged one by one.
-    if np.any(np.isnan(zero) & np.isfinite(of_v)):
+    if np.any(np.isnan(zero) & np.isfinite(of_small)):
         yield f"{d.name} returns NaN for a zero {what}, but finite values for a nonzero one"
         return
+    # Autograd hands over cotangents with any strides.
+    strided, contiguity_error = d.of_library and d.form == "vjp", None
+    try:
+        of_large = d.applied(LARGE * v, contiguous=not strided)
+    except Exception as error:  # any error of a backward that needs contiguous ones
+        if not strided:
+            raise
+        contiguity_error, of_large = error, d.applied(LARGE * v)
+    # Formats that f computes in do not count, nor do those within the caller's tolerance.
+    coarsest = 2 * rule.rtol if rule.share == 1 else 0.0
+    formats = list(SPACINGS)[bisect(list(SPACINGS.values()), max(eps, coarsest)) :]
+    with np.errstate(invalid="ignore", over="ignore"):
+        # f has been called at other points since the first product.
+        if largest_difference(of_large, LARGE / SMALL * of_small) > 0:
+            d.change = largest_difference(d.applied(SMALL * v), of_small)
+        if unit_rows is not None and contiguity_error is None:
+            spacing = SPACINGS[formats[0]] if formats else np.inf
+            results = [of_large / LARGE, of_small / SMALL]
+            if sums_unit_vectors(d, v, results, unit_rows, rule.rtol, spacing):
+                return
+    w = random.choice(_FEW_BITS, len(v)) * scales(len(v))[::-1]
+    of_v, of_w = d.applied(v), d.applied(w)
     if sizes is None:
         size, errors = np.full(zero.shape, max_abs(of_v) + max_abs(of_w)), np.zeros(zero.shape)
     else:
@@ -94,18 +109,20 @@ def linearity(
 
     with np.errstate(invalid="ignore", over="ignore"):
         for text, (value, expected) in _in_both_ways(d, v, w, of_v, of_w, unit_rows).items():
-            noise = tolerance / _SMALL if text == _OF_SMALL else 0.0
+            noise = tolerance / SMALL if text == _OF_SMALL else 0.0
             if is_off(value, expected, partial(_not_linear, text, v, w), noise):
                 rest = " from the sum over unit vectors" if text == "v" else ""
                 off = f"{d.name}({text}) is off by {largest_difference(value, expected):.3g}{rest}"
                 yield f"{d.name} is not linear in its {what}: {off}"
                 return
-        if d.of_library and d.form == "vjp":  # autograd hands over cotangents with any strides
-            try:
-                value = d.applied(v, contiguous=False)
-            except Exception as error:  # any error of a backward that needs contiguous ones
-                yield f"{d.name} raises for a {what} that is not contiguous in memory ({error!r})"
-                return
+        if contiguity_error is not None:
+            yield (
+                f"{d.name} raises for a {what} that is not contiguous in memory "
+                f"({contiguity_error!r})"
+            )
+            return
+        if strided:
+            value = d.applied(v, contiguous=False)
             if is_off(value, of_v, partial(_by_layout, v), 0.0):
                 yield (
                     f"{d.name} reads the memory of its {what} as if it were contiguous: "
@@ -113,9 +130,6 @@ def linearity(
                     "same numbers with different strides; call .contiguous() on it first"
                 )
                 return
-        # Formats that f computes in do not count, nor do those within the caller's tolerance.
-        coarsest = 2 * rule.rtol if rule.share == 1 else 0.0
-        formats = list(SPACINGS)[bisect(list(SPACINGS.values()), max(eps, coarsest)) :]
         noise_of_w = 4 * eps * np.fmax(size, natural) * np.linalg.norm(w)
         yield from _rounding_of_direction(d, w, of_w, noise_of_w, formats, random)
 
@@ -134,8 +148,8 @@ def _in_both_ways(
     """Return the results of d for combinations of v and w, and those that linearity implies."""
     both = {
         "2v + w": (d.applied(2 * v + w), 2 * of_v + of_w),
-        "-16v": (d.applied(_LARGE * v), _LARGE * of_v),
-        _OF_SMALL: (d.applied(_SMALL * v) / _SMALL, of_v),
+        "-16v": (d.applied(LARGE * v), LARGE * of_v),
+        _OF_SMALL: (d.applied(SMALL * v) / SMALL, of_v),
     }
     if unit_rows is not None:
         both["v"] = of_v, unit_rows.combined(v)
