@@ -84,6 +84,13 @@ class Rule:
         scale = np.fmax(least, np.abs(numerical))
         return np.asarray(self.atol + self.rtol * scale)
 
+    def excess(self, analytic: NDArray, numerical: NDArray, error: NDArray) -> NDArray:
+        """Return the differences of entries relative to the tolerance with the error."""
+        with np.errstate(all="ignore"):
+            allowed = self.atol + self.rtol * np.abs(numerical) + error
+            ratio = np.abs(analytic - numerical) / allowed
+        return np.where(np.isnan(ratio), np.inf, ratio)
+
     def is_nothing(self, sizes: NDArray, natural: NDArray) -> NDArray:
         """Return True for sizes far less than the tolerance would be at a natural size."""
         with np.errstate(invalid="ignore"):

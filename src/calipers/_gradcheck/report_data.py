@@ -6,6 +6,78 @@ from .entry_rules import INCONCLUSIVE, PASS
 
 
 @dataclass(frozen=True)
+class Scale:
+    """
+    The slope of f by steps of about one length.
+
+    Attributes
+    ----------
+    step : float
+        The longest step.
+    slope, error : float
+        The mean of both one-sided slopes, and its error.
+    gap, gap_error : float
+        Half the difference of the one-sided slopes, right minus left, and its error.
+    contradicted : bool
+        True if a shorter scale excludes the slope.
+    """
+
+    step: float
+    slope: float
+    error: float
+    gap: float
+    gap_error: float
+    contradicted: bool
+
+
+@dataclass(frozen=True)
+class ScaleTable:
+    """
+    The slopes of f along one element of x at all scales, by which an entry was judged.
+
+    Attributes
+    ----------
+    rows : tuple of Scale
+        The scales at which f is finite, the longest first.
+    best : int
+        The row that the numerical value is of.
+    outer : int
+        The next longer row that differs from it; -1 if there is none.
+    analytic, tolerance : float
+        The entry that was judged, and what it may be off by.
+    gap : float
+        Half the difference of the one-sided slopes of f at x; 0 without a kink at x.
+    has_near_kink : bool
+        True if a kink near x explains the difference of the outer row.
+    noise : float
+        The standard deviation of the noise of f.
+    spacing : float
+        The spacing of numbers at f(x).
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> report = calipers.gradcheck(
+    ...     np.sin, np.ones(2), vjp=lambda x, w: w * np.sin(x), raise_exception=False
+    ... )
+    >>> table = report.worst.scales
+    >>> bool(abs(table.rows[table.best].slope - np.cos(1)) < 1e-12)
+    True
+    """
+
+    rows: tuple[Scale, ...]
+    best: int
+    outer: int
+    analytic: float
+    tolerance: float
+    gap: float = 0.0
+    has_near_kink: bool = False
+    noise: float = 0.0
+    spacing: float = 0.0
+
+
+@dataclass(frozen=True)
 class Entry:
     """
     One entry of the Jacobian that is wrong or could not be confirmed.
@@ -38,6 +110,9 @@ class Entry:
     name : str
         The entry in NumPy's notation, ``d out[0][2, 1] / d in[0][2, 3]``; for second derivatives
         ``d grad[0][1] / d in[0][2]``, with w in place of in for a cotangent.
+    scales : ScaleTable or None
+        The slopes by which it was judged. Only a few of the worst entries have them, and none with
+        ``fast_mode`` or steps of one length.
 
     Examples
     --------
@@ -66,6 +141,7 @@ class Entry:
     row: int
     column: int
     name: str
+    scales: ScaleTable | None = None
 
 
 @dataclass(frozen=True, repr=False)

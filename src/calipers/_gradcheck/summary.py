@@ -19,10 +19,12 @@ from .flatten import Segment, segment_at
 from .function_at_point import FunctionAtPoint
 from .mistakes import BlockDiagnosis
 from .numerical import FiniteDifferences
-from .report_data import Entry
+from .report_data import Entry, ScaleTable
+from .scale_table import contradiction, explanation, grows, has_kink, is_near_kink, kink
 from .text import measured
 
 _MAX_ENTRIES = 100_000  # entries that a report can show one by one; more are counted
+_MAX_TABLES = 4  # entries of each verdict whose scales are retained for the report
 _MAX_NUMERICAL_VALUES = 1 << 22  # numbers in the numerical columns that are retained for the report
 
 
@@ -37,6 +39,10 @@ class FlaggedEntries:
     verdicts: list[str] = field(default_factory=list)
     values: list[tuple[float, float, float]] = field(default_factory=list)
     numerical: dict[int, NDArray] = field(default_factory=dict)  # by column
+    # By verdict: the excess of the worst entries, their column, row and form, and their scales.
+    worst: dict[str, list[tuple[float, tuple[int, int, str], ScaleTable]]] = field(
+        default_factory=dict
+    )
     largest_error: float = 0.0
     left_out: int = 0  # columns
     hidden: int = 0  # entries that pass because rounding of f hides whether they are right
@@ -56,8 +62,14 @@ class FlaggedEntries:
         analytic: NDArray,
         numerical: NDArray,
         error: NDArray,
+        excess: NDArray | None = None,
+        table: Callable[[int], ScaleTable | None] = lambda _: None,
     ) -> None:
-        """Count entries by verdict, and store those that do not pass."""
+        """
+        Count entries by verdict, and store those that do not pass.
+
+        `table` returns the scales of one of them, of which the worst by `excess` are stored.
+        """
         for k, verdict in enumerate(VERDICTS):
             (which,) = np.nonzero(verdicts == k)
             self.count[verdict] += len(which)
@@ -69,6 +81,23 @@ class FlaggedEntries:
                 self.forms.append(form)
                 self.verdicts.append(verdict)
                 self.values.append((float(analytic[i]), float(numerical[i]), float(error[i])))
+            if excess is None:
+                continue
+            worst = self.worst.setdefault(verdict, [])
+            for i in which[np.argsort(-excess[which], kind="stable")[:_MAX_TABLES]].tolist():
+                full = len(worst) == _MAX_TABLES
+                if full and excess[i] <= worst[-1][0]:
+                    break
+                scales = table(i)
+                if scales is not None:
+                    entry = int(columns[i]), int(rows[i]), form
+                    worst[_MAX_TABLES - 1 :] = [(float(excess[i]), entry, scales)]
+                    worst.sort(key=lambda item: -item[0])
+
+    @property
+    def scales(self) -> dict[tuple[int, int, str], ScaleTable]:
+        """The scales of the worst entries by their column, row and form."""
+        return {entry: scales for worst in self.worst.values() for _, entry, scales in worst}
 
     def downgrade_to_pass(self, which: NDArray) -> None:
         """Downgrade entries that rounding hides to PASS, by their positions in the lists."""
@@ -128,7 +157,7 @@ class CheckOutcome:
     def failures(self) -> tuple[Entry, ...]:
         """Entries that do not pass, the worst first."""
         entries = self.entries
-        result = []
+        result, scales = [], entries.scales
         for column, row, form, verdict, (analytic, right, error) in zip(
             entries.columns,
             entries.rows,
@@ -139,9 +168,7 @@ class CheckOutcome:
         ):
             out = _part_of(self.subject.active_outputs, row)
             part = _part_of(self.subject.active, column)
-            allowed = self.rule.atol + self.rule.rtol * abs(right) + error
-            difference = abs(analytic - right)
-            excess = difference / allowed if allowed > 0 else np.inf
+            excess = self.rule.excess(*map(np.asarray, (analytic, right, error)))
             result.append(
                 Entry(
                     verdict,
@@ -153,10 +180,11 @@ class CheckOutcome:
                     analytic,
                     right,
                     error,
-                    np.inf if np.isnan(excess) else float(excess),
+                    float(excess),
                     row,
                     column,
                     f"d {out.element(row)} / d {part.element(column)}",
+                    scales.get((column, row, form)),
                 )
             )
         return tuple(sorted(result, key=lambda e: (-_weight(e), -e.excess)))
@@ -202,15 +230,13 @@ class CheckOutcome:
             return self.undecided
         worst = failures[0]
         if verdict == NONSMOOTH:
-            text = (
-                f"{worst.name} is undefined: f has a kink, a jump or an infinite slope within one "
-                f"step ({self._step_of(worst):.2g}) of x"
-            )
-            advice = '; move x, pass a shorter step=, or pass allow={"NONSMOOTH"}'
-            return text if self.is_allowed else f"{text}{advice}"
+            return self._kink(worst)
         if verdict == INCONCLUSIVE:
             obstacle, _ = self._obstacle(worst)
-            return f"{worst.name} could not be confirmed: {measured(worst)}; {obstacle}"
+            by_scales = "" if worst.scales is None else contradiction(worst.scales)
+            known = by_scales and by_scales in obstacle  # which has the numerical values
+            values = f"analytic {worst.analytic:.6g}" if known else measured(worst)
+            return f"{worst.name} could not be confirmed: {values}; {obstacle}"
         if _are_nan(worst):
             return f"{worst.name} is NaN, analytic and numerical; equal_nan=True accepts that"
         return self._mistake(worst)
@@ -281,18 +307,34 @@ class CheckOutcome:
             rtol = default_resolution(float(np.finfo(np.float32).eps))
             text = f"f computes in {self.narrow}; rtol={rtol:g} is the default of float32"
             return text, lambda call: call.text(rtol=rtol)
-        text = "f is noisy or varies too fast there"
+        text = "" if entry.scales is None else explanation(entry.scales)
+        text = text or "f is noisy or varies too fast there"
         if self.subject.eps > THRESHOLDS.coarse_eps:
-            return f"{text} for float32: try float64", lambda call: call.text(
+            return f"{text}; try float64", lambda call: call.text(
                 inputs=call.each_input(in_float64)
             )
-        of_library = any(d.of_library for d in self.derivatives)
+        none = any(d.of_library for d in self.derivatives)
+        none |= entry.scales is not None and grows(entry.scales)
 
         def by_complex_steps(call: Call) -> str:
-            takes_none = of_library or call.arguments.get("method") == COMPLEX_STEP
+            takes_none = none or call.arguments.get("method") == COMPLEX_STEP
             return "" if takes_none else f"{call.text(method=COMPLEX_STEP)}  # for analytic f"
 
         return text, by_complex_steps
+
+    def _kink(self, entry: Entry) -> str:
+        """Describe an entry that is undefined, and what the caller may do."""
+        table = entry.scales
+        at_x = table is not None and has_kink(table)
+        text = explanation(table, nonsmooth=True) if table is not None else ""
+        if not text:
+            text = (
+                "f has a kink, a jump or an infinite slope within one step "
+                f"({self._step_of(entry):.2g}) of x"
+            )
+        others = "" if at_x else ", pass a shorter step="
+        advice = f'; move x{others}{"," * bool(others)} or pass allow={{"NONSMOOTH"}}'
+        return f"{entry.name} is undefined: {text}{advice * (not self.is_allowed)}"
 
     def _mistake(self, entry: Entry) -> str:
         """Describe a wrong entry, and its block or row if these are wrong as a whole."""
@@ -305,6 +347,8 @@ class CheckOutcome:
                 "; f does not change within the steps that were passed: without step= and eps=, "
                 "calipers tests whether f rounds x to few bits"
             )
+        if entry.scales is not None and is_near_kink(entry.scales):
+            text += f"; {kink(entry.scales)}"
         block = entry.form, entry.output, entry.input
         cause = self._causes_of_blocks.get(block) or self._causes.column_or_row(entry)
         return text if cause is None else f"{text}; {cause}"

@@ -2,18 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from .._core.protocols import NDArray
 from .._derivatives import agreement
 from .._derivatives.adaptive import initial_states, rounding_of_constants, scales_of
+from .._derivatives.agreement import Estimates
+from .._derivatives.scales import Scales
 from .columns import select_columns
 from .entry_rules import FAIL, INCONCLUSIVE, PASS, VERDICTS, Rule, judge_value
 from .flatten import largest_by_segment
 from .numerical import FiniteDifferences
 from .refine import samples_of
+from .report_data import ScaleTable
+from .scale_table import scale_table
 from .screening import Screening
 from .summary import FlaggedEntries
 
@@ -35,6 +39,7 @@ class RefinedColumns:
         self.numbers = differences.part.start + self.columns  # among those of all inputs
         shape = len(self.columns), differences.problem.base.size
         self.value, self.error = np.zeros(shape), np.full(shape, np.inf)
+        self._measured: list[tuple[NDArray, NDArray, Scales, Estimates, NDArray]] = []
         lost = differences.steps[self.columns] < differences.eps * self._units
         standing = lost[:, None] & (self.right == 0) & (self.left == 0)
         for slope in self.right, self.left:  # steps lost in the natural size of x say nothing
@@ -100,7 +105,23 @@ class RefinedColumns:
             unknown = verdict == _AT(INCONCLUSIVE)
             sizes.doubt(rows[unknown], self.numbers[k[unknown]], error[unknown])
             entries.count[PASS] += every.size - len(rows)
-            entries.add(self.numbers[k], rows, name, verdict, claim, value, error)
+            excess = screening.rule.excess(claim, value, error)
+            table = partial(self._scales_of, every, k, rows)
+            entries.add(self.numbers[k], rows, name, verdict, claim, value, error, excess, table)
+
+    def _scales_of(
+        self, every: NDArray, columns: NDArray, rows: NDArray, i: int
+    ) -> ScaleTable | None:
+        """Return the scales of one of some entries, if f was sampled."""
+        k, row = int(columns[i]), int(rows[i])
+        for group, outputs, scales, estimates, length in self._measured:
+            if k in group:
+                at = int(np.searchsorted(group, k)), int(np.searchsorted(outputs, row))
+                claim, value, floor = every[k, row], self.value[k, row], self.floor[k, row]
+                allowed = self.screening.rule.allowed(claim, value, floor)
+                width = float(length[at[0], 0])
+                return scale_table(scales, estimates, at, width, float(claim), float(allowed))
+        return None
 
     def _judge_samples(
         self,
@@ -131,6 +152,7 @@ class RefinedColumns:
                 about = base, states, steps.eps, problem.parts, 1, quick, wanted
                 outputs, scales, estimates = scales_of(samples_of(tuple(arrays), group), *about)
                 length = states["length"][:, None]
+                self._measured.append((group, outputs, scales, estimates, length))
                 self.error[group] = rounding_of_constants(base, states, steps.eps)
                 block = np.ix_(group, outputs)
                 self.value[block] = estimates.value / length
