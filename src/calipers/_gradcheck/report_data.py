@@ -41,14 +41,12 @@ class ScaleTable:
         The scales at which f is finite, the longest first.
     best : int
         The row that the numerical value is of.
-    outer : int
-        The next longer row that differs from it; -1 if there is none.
+    near_kink : int
+        The row in which a kink near x shows, as one-sided slopes that differ; -1 without one.
     analytic, tolerance : float
         The entry that was judged, and what it may be off by.
     gap : float
         Half the difference of the one-sided slopes of f at x; 0 without a kink at x.
-    has_near_kink : bool
-        True if a kink near x explains the difference of the outer row.
     noise : float
         The standard deviation of the noise of f.
     spacing : float
@@ -68,11 +66,10 @@ class ScaleTable:
 
     rows: tuple[Scale, ...]
     best: int
-    outer: int
+    near_kink: int
     analytic: float
     tolerance: float
     gap: float = 0.0
-    has_near_kink: bool = False
     noise: float = 0.0
     spacing: float = 0.0
 

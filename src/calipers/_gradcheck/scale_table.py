@@ -34,25 +34,22 @@ def scale_table(
     columns = one.slope[k], one.error[k], one.gap[k], one.gap_error[k]
     steps, away = one.t[0, :, 0] * length, m.contradicted[at[0], :, at[1]]
     finite = np.isfinite(steps) & np.all(np.isfinite(columns), axis=0)
-    numbers = (np.array([*columns]) / length)[:, finite].T.tolist()
+    numbers = np.array([steps * length, *columns])[:, finite].T / length
     rows = tuple(
-        Scale(step, *values, is_out)
-        for step, values, is_out in zip(
-            steps[finite].tolist(), numbers, away[finite].tolist(), strict=True
-        )
+        Scale(*values, contradicted=out)
+        for values, out in zip(numbers.tolist(), away[finite].tolist(), strict=True)
     )
     before = np.cumsum(finite) - 1
-    best, outer = int(m.scale[at]), int(m.outer[at])
+    best, near = int(m.scale[at]), int(m.kink[at])
     if not finite[best]:
         return None
     return ScaleTable(
         rows,
         int(before[best]),
-        int(before[outer]) if outer >= 0 and finite[outer] else -1,
+        int(before[near]) if near >= 0 and finite[near] else -1,
         analytic,
         tolerance,
         float(m.gap[at]) / length,
-        bool(m.abrupt[at] & m.kinked[at]) and outer >= 0 and bool(finite[outer]),
         float(one.noise[0, 0]),
         float(one.rounding[0, 0]),
     )
@@ -63,9 +60,14 @@ def has_kink(table: ScaleTable) -> bool:
     return table.gap > table.tolerance
 
 
+def has_sides(table: ScaleTable) -> bool:
+    """Return True if f has a kink, so that the slopes on both sides of x are shown."""
+    return has_kink(table) or table.near_kink >= 0
+
+
 def is_near_kink(table: ScaleTable) -> bool:
     """Return True if f has a kink near x, not at x, and the entry lies between its slopes."""
-    near = table.has_near_kink and not has_kink(table)
+    near = table.near_kink >= 0 and not has_kink(table)
     return near and opinion(table, _at_kink(table)) == BETWEEN
 
 
@@ -74,7 +76,7 @@ def opinion(table: ScaleTable, row: Scale) -> str:
     off = abs(table.analytic - table.rows[table.best].slope)
     away, allowed = abs(table.analytic - row.slope), table.tolerance
     if _is_kinked(table, row):
-        away -= abs(row.gap)
+        away -= abs(row.gap) + row.gap_error
         if away <= allowed + row.error:
             return BETWEEN
     elif away <= allowed + row.error and row.error <= max(allowed, T.telling * off):
@@ -83,8 +85,7 @@ def opinion(table: ScaleTable, row: Scale) -> str:
 
 
 def _is_kinked(table: ScaleTable, row: Scale) -> bool:
-    by_kink = has_kink(table) or table.has_near_kink
-    return by_kink and abs(row.gap) > max(table.tolerance, T.kink * row.gap_error)
+    return has_sides(table) and abs(row.gap) > max(table.tolerance, T.kink * row.gap_error)
 
 
 def _sides(row: Scale) -> tuple[float, float]:
@@ -109,7 +110,7 @@ def _at_kink(table: ScaleTable) -> Scale:
 
 def explanation(table: ScaleTable, nonsmooth: bool = False) -> str:
     """Return in one sentence why the scales do not confirm an entry; "" if they do not show it."""
-    if has_kink(table) or (nonsmooth and table.has_near_kink):
+    if has_kink(table) or (nonsmooth and table.near_kink >= 0):
         return kink(table)
     if nonsmooth:
         return ""
@@ -130,10 +131,9 @@ def kink(table: ScaleTable) -> str:
     if has_kink(table):
         shortest = min((r for r in table.rows if r is row or _is_kinked(table, r)), key=_length)
         return f"f has a kink at x: its slopes are {sides}, down to a step of {_step(shortest)}"
-    return (
-        f"f has a kink within {_step(table.rows[table.outer])} of x: its slopes are {sides}, and "
-        f"{_number(best.slope)} nearer to x"
-    )
+    reach = _step(table.rows[table.near_kink])
+    nearer = f"{_number(best.slope)} nearer to x"
+    return f"f has a kink within {reach} of x: its slopes are {sides}, and {nearer}"
 
 
 def contradiction(table: ScaleTable) -> str:
@@ -229,8 +229,7 @@ def shown_rows(table: ScaleTable) -> list[Scale]:
     chosen = [best, *able_at_short[-1:], 0, *contradicted[-1:]]
     supporting = [k for k in able if opinions[k] == AGREES and k != best]
     chosen += sorted(supporting, key=lambda k: rows[k].error)[:1]
-    if table.has_near_kink:
-        chosen.append(table.outer)
+    chosen += [table.near_kink] * (table.near_kink >= 0)
     chosen += [len(rows) - 1, *contradicted[:1]]
     chosen += [k for k in (best - 1, best + 1) if 0 <= k < len(rows)]
     chosen += np.linspace(0, len(rows) - 1, _SHOWN).round().astype(int).tolist()
@@ -240,7 +239,7 @@ def shown_rows(table: ScaleTable) -> list[Scale]:
 def cells(table: ScaleTable) -> Iterator[tuple[str, ...]]:
     """Yield the texts of the table's head and of the rows that are shown."""
     best = table.rows[table.best]
-    by_sides, digits = has_kink(table) or table.has_near_kink, _digits(table)
+    by_sides, digits = has_sides(table), _digits(table)
     head = ("left slope", "right slope") if by_sides else ("slope",)
     yield "step", *head, "error", f"analytic {table.analytic:.{digits}g}"
     for row in shown_rows(table):
@@ -283,7 +282,7 @@ def _measured(row: Scale) -> str:
 
 def draw(axes: Any, table: ScaleTable, name: str) -> None:
     """Draw the slopes against the steps, with the analytic value and its tolerance."""
-    best, by_sides = table.rows[table.best], has_kink(table) or table.has_near_kink
+    best, by_sides = table.rows[table.best], has_sides(table)
     low, high = limits(table)
     axes.set(xscale="log", xlabel="step", ylabel="slope of f", ylim=(low, high), title=name)
     tolerance = table.analytic - table.tolerance, table.analytic + table.tolerance
@@ -321,7 +320,7 @@ def limits(table: ScaleTable) -> tuple[float, float]:
     """Return the range of slopes that a picture shows: those that scales can tell apart."""
     best, others = table.rows[table.best], _others(table)
     shown = [table.analytic, best.slope, *(row.slope for row in others)]
-    if has_kink(table) or table.has_near_kink:
+    if has_sides(table):
         shown += _sides(_at_kink(table))
     shown = [x for x in shown if math.isfinite(x)] or [0.0]
     low, high = min(shown), max(shown)
