@@ -31,13 +31,14 @@ def scale_table(
 ) -> ScaleTable | None:
     """Return the scales of an output along a direction whose steps are in units of `length`."""
     one, k = s.entries(*map(np.atleast_1d, at)), (0, slice(None), 0)
-    columns = one.slope[k], one.error[k], one.gap[k], one.gap_error[k]
-    steps, away = one.t[0, :, 0] * length, m.contradicted[at[0], :, at[1]]
-    finite = np.isfinite(steps) & np.all(np.isfinite(columns), axis=0)
-    numbers = np.array([steps * length, *columns])[:, finite].T / length
+    slopes = (a[k] / length for a in (one.slope, one.error, one.gap, one.gap_error))
+    columns = np.array([one.t[k] * length, *slopes])
+    finite, contradicted = np.isfinite(columns).all(axis=0), m.contradicted[at[0], :, at[1]]
     rows = tuple(
-        Scale(*values, contradicted=out)
-        for values, out in zip(numbers.tolist(), away[finite].tolist(), strict=True)
+        Scale(step, slope, error, gap, gap_error, out)
+        for (step, slope, error, gap, gap_error), out in zip(
+            columns.T[finite].tolist(), contradicted[finite].tolist(), strict=True
+        )
     )
     before = np.cumsum(finite) - 1
     best, near = int(m.scale[at]), int(m.kink[at])
