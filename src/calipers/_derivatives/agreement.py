@@ -132,6 +132,7 @@ def estimate(s: Scales) -> Estimates:
         to_it = jumps & (departure <= 2 * T.kink * other[:, None] * s.t)
         scattered = agree.any(axis=1) & to_it.any(axis=1) & (kink < 0)
         error = np.where(scattered, np.fmax(error, other), error)
+        error = np.fmax(error, _excess(s, departure, scale))
         gap_at_x, gap_error = _gap_at_x(s)
         kink = np.where(jumps.any(axis=1), kink, -1)
     return Estimates(value, error, scale, contradicted, kink, scattered, gap_at_x, gap_error)
@@ -139,7 +140,7 @@ def estimate(s: Scales) -> Estimates:
 
 def _is_straight(s: Scales, scale: NDArray) -> NDArray:
     """Return True where f within |x| is on the line of a longer scale, and has no kink between."""
-    odd, inside = s.departure[1][:, : s.slope.shape[1]], s.t <= s.inner[:, None]
+    odd, inside = s.departure[1], s.t <= s.inner[:, None]
     noise = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
     off = np.abs(odd - _take(s.slope, scale)[:, None] * s.t)
     on_line = ((off <= noise + _take(s.error, scale)[:, None] * s.t) | ~inside).all(axis=1)
@@ -154,8 +155,7 @@ def _departures(
     """Return how far f is off its line at each step, and where that grows from one to the next."""
     even, odd = s.departure
     count = s.slope.shape[1]
-    odd = odd[:, :count] - value[:, None] * s.t
-    departure = np.abs(even[:, :count]) + np.abs(odd)
+    departure = np.abs(even) + np.abs(odd - value[:, None] * s.t)
     floor = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
     growth, before = np.ones_like(departure), np.ones_like(departure)
     growth[:, :-1] = departure[:, :-1] / (departure[:, 1:] + floor)
@@ -166,6 +166,21 @@ def _departures(
     # The slope of a scale is made of its own samples and the two next ones.
     between = (number >= outer[:, None]) & (number < scale[:, None] + 3) & (outer >= 0)[:, None]
     return departure, between & (growth > np.fmax(ratio**2, before) ** T.abrupt)
+
+
+def _excess(s: Scales, departure: NDArray, scale: NDArray) -> NDArray:
+    """
+    Return the largest slope by which f departs from its line at steps shorter than a scale, or 0.
+
+    Of a smooth f departures shrink at least as the steps do, down to the noise. Where they do not,
+    f has structure that longer steps jump over.
+    """
+    number = np.arange(departure.shape[1])[None, :, None] - scale[:, None]
+    relative = departure / s.t
+    expected = np.where((number >= 0) & (number < 3), relative, 0.0).max(axis=1)[:, None]
+    relative = relative - T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.t
+    more = (number >= 3) & (relative > T.kink * expected)
+    return np.where(more, relative, 0.0).max(axis=1)
 
 
 def _gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
@@ -186,14 +201,15 @@ def judge(
     allowed: NDArray,
     natural: NDArray,
     resolution: float,
-    alive: NDArray,
+    usual: NDArray,
 ) -> tuple[NDArray, NDArray]:
     """
     Return the verdicts of claims, and which pass only because noise hides them.
 
     `allowed` is the tolerance of each, `natural` the size of an entry that changes f by its own
-    size over the size of x, `resolution` the relative tolerance, and `alive` says which outputs
-    change with any input. All arrays have the shape (directions, outputs).
+    size over the size of x, and `resolution` the relative tolerance. `usual` is the noise of each
+    output where all inputs change, by which those are judged that do not change here; inf if they
+    change nowhere. All arrays have the shape (directions, outputs).
     """
     with np.errstate(all="ignore"):
         off, value, error = np.abs(claim - m.value), m.value, m.error
@@ -204,7 +220,9 @@ def judge(
         passes = (off <= allowed + error) & (error <= allowed)
         passes |= (off <= allowed) & (error <= T.resolving * allowed)
         fails = (off > allowed + T.certain * error) & _take(_neighbours(excludes), m.scale)
-        fails &= ~supports.any(axis=1) & (alive | (s.change > 0))
+        longest = np.fmax.reduce(s.t, axis=1)
+        unmoved = s.still >= np.fmin(longest, s.inner / 2)
+        fails &= ~supports.any(axis=1) & (~unmoved | (off * s.still > T.visible * usual))
         # Beyond |x| only what would show within |x|, too: f may be another one there.
         beyond = _take(np.broadcast_to(s.t, s.slope.shape), m.scale) > s.inner
         fails &= ~beyond | (off * s.inner / 2 > T.visible * s.noise)
@@ -212,7 +230,6 @@ def judge(
         inside = kink & (off <= m.gap + m.gap_error + allowed + _take(s.error, m.scale))
         reach = np.abs(s.gap) + s.gap_error + s.error
         near = (m.kink >= 0) & (_take(away, m.kink) <= _take(reach, m.kink) + allowed)
-        longest = np.nanmax(s.t[:, :, 0], axis=1, initial=0.0)[:, None]
         still = (s.still > 0) & (np.abs(claim) * longest <= s.rounding)
         still &= s.still >= s.inner * np.sqrt(np.finfo(float).eps)
         seen = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)

@@ -48,7 +48,8 @@ class Scales:
     gap, gap_error : ndarray
         Half the difference of the one-sided slopes; not 0 at a kink.
     departure : ndarray
-        The even part of f and its odd part, at the longest step, as a pair of arrays.
+        The even part of f and its odd part, at the longest step, as a pair of arrays; the odd one
+        where the step is not rounded.
     noise : ndarray
         The standard deviation of the noise of f.
     still : ndarray
@@ -233,7 +234,7 @@ def measure(
         error,
         gap,
         gap_error,
-        (even[:, : count + 1], odd[:, : count + 1]),
+        (even[:, :count], (d * step)[:, :count]),
         noise,
         np.fmax.reduce(still, axis=1),
         np.fmax.reduce(np.where(finite, change, 0.0), axis=1),

@@ -100,7 +100,7 @@ def _by_products(
 
 def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consistent: bool) -> None:
     """Count the columns of one input that are clear, and refine and judge the others."""
-    differences, alive = screening.differences, screening.differences.subject.changing_outputs
+    differences = screening.differences
     marks[differences.small & (marks != LEFT_OUT)] = DOUBTED
     taken = len(marks) - int(np.count_nonzero(marks == LEFT_OUT))
     entries.left_out += len(marks) - taken
@@ -114,7 +114,7 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
         for first in range(0, len(doubtful), step):
             columns = doubtful[first : first + step]
             refined = _refine_here(differences, columns)
-            RefinedColumns(screening, columns, refined, alive).judge(entries, consistent)
+            RefinedColumns(screening, columns, refined).judge(entries, consistent)
     elif len(doubtful):
         _refine_elsewhere(screening, doubtful, entries, consistent)
 
@@ -137,7 +137,7 @@ def _refine_elsewhere(
     screening: Screening, doubtful: NDArray, entries: FlaggedEntries, consistent: bool
 ) -> None:
     """Refine columns by workers, and judge them in order, whenever their results arrive."""
-    differences, alive = screening.differences, screening.differences.subject.changing_outputs
+    differences = screening.differences
     waiting = dict.fromkeys(doubtful.tolist())
     wanted = np.zeros(differences.problem.coordinates, bool)
     wanted[doubtful] = True
@@ -148,7 +148,7 @@ def _refine_elsewhere(
             early[first + k] = tuple(array[k : k + 1] for array in refined)
         while waiting and (column := next(iter(waiting))) in early:
             del waiting[column]
-            found = RefinedColumns(screening, np.array([column]), early.pop(column), alive)
+            found = RefinedColumns(screening, np.array([column]), early.pop(column))
             found.judge(entries, consistent)
 
     differences.run_pass(differences.refinement, "second-look", wanted, store)

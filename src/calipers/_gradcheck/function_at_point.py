@@ -40,8 +40,6 @@ _OF_TORCH = "There is a performance drop", "An output with one or more elements 
 Labels = tuple[Sequence[str], Sequence[str]]  # of all inputs and of all outputs
 _BATCH_BYTES = 1 << 21  # arguments and results of one call of a batched library function
 _ROUNDINGS = 64.0  # rounding errors of the terms that remain if a sum cancels, in units of eps
-# Size of the change of an input of 0, at which f is looked at elsewhere.
-_LEAST = 1.0
 _FEW = 6  # inputs of at most so many numbers are differentiated without batches
 
 
@@ -230,26 +228,6 @@ class FunctionAtPoint:
         pairs = ((part, other.values[part.position]) for part in self.active)
         other.active = tuple(replace(part, example=x) for part, x in pairs)
         return other
-
-    def changing_outputs(self) -> NDArray:
-        """Return which results change if all inputs change by a share of their size."""
-        return self._changing
-
-    @cached_property
-    def _changing(self) -> NDArray:
-        random = np.random.default_rng(0)
-
-        def elsewhere(x: NDArray) -> NDArray:
-            return np.asarray(x + random.uniform(0.25, 0.5, x.shape) * np.fmax(np.abs(x), _LEAST))
-
-        other = self.perturbed(elsewhere)
-        try:
-            values = other.reals_of(other.call())
-        except Exception:  # f may raise anything where it is not defined
-            return np.ones(self.rows, bool)
-        finally:
-            self.calls = other.calls
-        return np.asarray(values != self.base)
 
     def changes_with(self, perturb: Callable[[NDArray], NDArray]) -> bool:
         """Return True if f is defined at other inputs, and its result differs there."""

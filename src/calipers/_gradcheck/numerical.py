@@ -10,7 +10,7 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import NATURAL_LENGTH, ExtrapolatedColumns
+from .._derivatives.adaptive import NATURAL_LENGTH, STATE, ExtrapolatedColumns, survey
 from .._derivatives.directions import jacobian_vector_product, slopes_along
 from .._derivatives.fixed_step_error import (
     SLOPE_CALLS,
@@ -135,6 +135,31 @@ class FiniteDifferences:
             lengths = np.maximum(1.0, np.abs(as_real_vector(self.problem.x).astype(float)))
         whole = np.broadcast_to(lengths, (self.problem.coordinates,))
         return np.ascontiguousarray(self.coarse.factor * whole)
+
+    @cached_property
+    def usual_noise(self) -> NDArray:
+        """The noise of f's results where all numbers of this input change; inf if they do not."""
+        noise = np.full(self.problem.base.size, np.inf)
+        x = as_real_vector(self.problem.x).astype(float)
+        if self.coarse.lows.size or not np.isfinite(x).all():
+            return np.zeros_like(noise)  # no direction is known to stay within bounds
+        random = np.random.default_rng(0)
+        v = random.uniform(0.5, 1.0, x.size) * np.where(x == 0, 1.0, x)
+        state = np.zeros(1, STATE)
+        state["length"], state["limit"], state["top"] = 1.0, np.inf, 1.0
+        state["grain"] = self.eps
+
+        def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+            return np.stack([self.problem.at(x + far * v) for far in t.tolist()]), t
+
+        with self._counted(self.problem), np.errstate(all="ignore"):
+            try:
+                for found in survey(self.problem.base, displaced, state, self.eps, 1):
+                    changing = found.scales.change[0] > 0
+                    noise[found.outputs[changing]] = found.scales.noise[0, changing]
+            except Exception:  # f may raise anything where it is not defined
+                return np.zeros_like(noise)
+        return noise
 
     def run_pass(self, work: Work, name: str, wanted: NDArray, store: StoreRows) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""

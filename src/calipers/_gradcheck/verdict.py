@@ -1,6 +1,5 @@
 """Judge the entries that screening could not clear."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -31,7 +30,6 @@ class RefinedColumns:
     screening: Screening
     columns: NDArray
     refined: tuple[NDArray, ...]
-    alive: Callable[[], NDArray]  # which outputs change with the inputs
 
     def __post_init__(self) -> None:
         differences = self.differences
@@ -162,15 +160,19 @@ class RefinedColumns:
                     at, width = np.searchsorted(outputs, rows), length[k, 0]
                     claim, value = every[group[k], rows], self.value[group[k], rows]
                     allowed = rule.allowed(claim, value, self.floor[group[k], rows])
-                    verdict, hidden = agreement.judge(
+                    record = (
                         scales.entries(k, at),
                         estimates.entries(k, at),
                         (claim * width)[None],
                         (allowed * width)[None],
                         (self._natural[group[k], rows] * width)[None],
                         rule.rtol,
-                        self.alive()[rows][None],
                     )
+                    verdict, hidden = agreement.judge(*record, np.zeros((1, len(k))))
+                    if np.any((verdict == _AT(FAIL)) & (record[0].still > 0)):
+                        # Where f does not change, its noise is measured where all of x changes.
+                        usual = differences.usual_noise[rows][None]
+                        verdict, hidden = agreement.judge(*record, usual)
                     verdicts[name][group[k], rows] = verdict[0]
                     entries.hidden += int(np.count_nonzero(hidden))
 
