@@ -311,9 +311,25 @@ def report():
     return calipers.compare(actual, expected).plot()
 
 
+def cancels(x):
+    return (np.sqrt(1 + x) - 1) / x
+
+
+def cancels_vjp(x, w):
+    root = np.sqrt(1 + x)
+    return -w / (2 * root * (1 + root) ** 2)
+
+
+def scales():
+    """Draw the slopes of a function whose digits cancel, at all steps."""
+    x = np.array([1e-5])
+    return calipers.gradcheck(cancels, x, vjp=cancels_vjp, raise_exception=False).plot()
+
+
 def main():
     for draw in (
         report,
+        scales,
         perturbed_inputs,
         sizes,
         scaling,

@@ -162,7 +162,7 @@ def test_scales_contradict_only_if_they_tell_both_slopes_apart():
 def test_the_rows_that_are_shown():
     for one in (CONSTANT, NOISY, CANCELLED, KINK, NEAR_KINK, JUMP):
         rows = shown_rows(one)
-        assert len(rows) == 7
+        assert len(rows) == (3 if one in (CONSTANT, KINK) else 7)
         assert [row.step for row in rows] == sorted({row.step for row in rows}, reverse=True)
         assert {one.rows[k] for k in (0, one.best)} <= set(rows)
     rows = shown_rows(CANCELLED)
@@ -247,8 +247,8 @@ def test_a_report_shows_the_scales_of_its_worst_entry():
     lines = str(report).splitlines()
     (head,) = (k for k, line in enumerate(lines) if line.startswith("  step "))
     assert lines[head].endswith("analytic 0.0778109")
-    assert all(" excludes it" in line for line in lines[head + 1 : head + 8])
-    assert lines[head + 8].startswith("  others")
+    assert all(" excludes it" in line for line in lines[head + 1 : head + 4])
+    assert lines[head + 4].startswith("  others")
     assert sum("(numerical)" in line for line in lines) == 1
     assert max(map(len, lines[:-2])) <= 88
     assert {e.scales is None for e in report.failures} == {False}

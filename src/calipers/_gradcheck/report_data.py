@@ -20,6 +20,17 @@ class Scale:
         Half the difference of the one-sided slopes, right minus left, and its error.
     contradicted : bool
         True if a shorter scale excludes the slope.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> report = calipers.gradcheck(
+    ...     np.abs, np.zeros(1), vjp=lambda x, w: 2 * w, raise_exception=False
+    ... )
+    >>> row = report.worst.scales.rows[0]
+    >>> row.step, row.slope - row.gap, row.slope + row.gap
+    (0.5, -1.0, 1.0)
     """
 
     step: float

@@ -221,19 +221,23 @@ def _range(table: ScaleTable, rows: list[Scale]) -> str:
 
 
 def shown_rows(table: ScaleTable) -> list[Scale]:
-    """Return the few scales that tell most: the best one, and where others differ from it."""
+    """
+    Return the few scales that tell most: the best one, the ends, and where others differ from it.
+
+    Where all say the same three are enough.
+    """
     rows, best = table.rows, table.best
     opinions = [opinion(table, row) for row in rows]
     able = [k for k, text in enumerate(opinions) if text != UNSURE]
     contradicted = [k for k, row in enumerate(rows) if row.contradicted]
-    able_at_short = [k for k in able if k > best]
-    chosen = [best, *able_at_short[-1:], 0, *contradicted[-1:]]
+    chosen = [best, *[k for k in able if k > best][-1:], 0, *contradicted[-1:]]
     supporting = [k for k in able if opinions[k] == AGREES and k != best]
     chosen += sorted(supporting, key=lambda k: rows[k].error)[:1]
     chosen += [table.near_kink] * (table.near_kink >= 0)
     chosen += [len(rows) - 1, *contradicted[:1]]
-    chosen += [k for k in (best - 1, best + 1) if 0 <= k < len(rows)]
-    chosen += np.linspace(0, len(rows) - 1, _SHOWN).round().astype(int).tolist()
+    if contradicted or set(opinions) not in ({EXCLUDES}, {BETWEEN}):
+        chosen += [k for k in (best - 1, best + 1) if 0 <= k < len(rows)]
+        chosen += np.linspace(0, len(rows) - 1, _SHOWN).round().astype(int).tolist()
     return [rows[k] for k in sorted(list(dict.fromkeys(chosen))[:_SHOWN])]
 
 
