@@ -132,7 +132,7 @@ def estimate(s: Scales) -> Estimates:
         to_it = jumps & (departure <= 2 * T.kink * other[:, None] * s.t)
         scattered = agree.any(axis=1) & to_it.any(axis=1) & (kink < 0)
         error = np.where(scattered, np.fmax(error, other), error)
-        error = np.fmax(error, _excess(s, departure, scale))
+        error = np.fmax(error, _excess(s, value, scale))
         gap_at_x, gap_error = _gap_at_x(s)
         kink = np.where(jumps.any(axis=1), kink, -1)
     return Estimates(value, error, scale, contradicted, kink, scattered, gap_at_x, gap_error)
@@ -168,15 +168,15 @@ def _departures(
     return departure, between & (growth > np.fmax(ratio**2, before) ** T.abrupt)
 
 
-def _excess(s: Scales, departure: NDArray, scale: NDArray) -> NDArray:
+def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
     """
     Return the largest slope by which f departs from its line at steps shorter than a scale, or 0.
 
     Of a smooth f departures shrink at least as the steps do, down to the noise. Where they do not,
     f has structure that longer steps jump over.
     """
-    number = np.arange(departure.shape[1])[None, :, None] - scale[:, None]
-    relative = departure / s.t
+    number = np.arange(s.slope.shape[1])[None, :, None] - scale[:, None]
+    relative = np.abs(s.departure[1] / s.t - value[:, None])
     expected = np.where((number >= 0) & (number < 3), relative, 0.0).max(axis=1)[:, None]
     relative = relative - T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.t
     more = (number >= 3) & (relative > T.kink * expected)
