@@ -157,6 +157,8 @@ class RefinedColumns:
                 self.error[block] = estimates.total_error / length
                 for name, every in forms.items():
                     k, rows = np.nonzero(doubtful[name][group])
+                    if not len(k):
+                        continue
                     at, width = np.searchsorted(outputs, rows), length[k, 0]
                     claim, value = every[group[k], rows], self.value[group[k], rows]
                     allowed = rule.allowed(claim, value, self.floor[group[k], rows])
