@@ -227,21 +227,26 @@ def judge(
         beyond = _take(np.broadcast_to(s.t, s.slope.shape), m.scale) > s.inner
         fails &= ~beyond | (off * s.inner / 2 > T.visible * s.noise)
         kink = m.gap > allowed
-        inside = kink & (off <= m.gap + m.gap_error + allowed + _take(s.error, m.scale))
+        reach = m.gap * (1 + resolution) + m.gap_error
+        inside = kink & (off <= reach + allowed + _take(s.error, m.scale))
         reach = np.abs(s.gap) + s.gap_error + s.error
         near = (m.kink >= 0) & (_take(away, m.kink) <= _take(reach, m.kink) + allowed)
         still = (s.still > 0) & (np.abs(claim) * longest <= s.rounding)
         still &= s.still >= s.inner * np.sqrt(np.finfo(float).eps)
         seen = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
-        bent = np.where(np.abs(s.gap) > T.visible * s.gap_error, np.abs(s.gap), 0.0).max(axis=1)
-        natural = np.fmax(natural, np.fmax(seen, bent))
-        negligible = off + error <= T.negligible * resolution * natural
+        # What f changes by over the size of x may be more, where its slope is 0.
+        even, odd = (np.abs(part[:, : s.slope.shape[1]]) for part in s.departure)
+        about = (s.t <= s.inner[:, None]) & (s.t >= s.inner[:, None] / 16)
+        rise = np.fmax.reduce(np.where(about, (even + odd) / s.t, 0.0), axis=1)
+        natural = np.fmax(natural, np.fmax(seen, rise))
+        negligible = off + error + m.gap <= T.negligible * resolution * natural
         verdict = np.full(claim.shape, INCONCLUSIVE, np.int8)
-        hidden = (still | negligible) & ~passes & ~fails & ~kink
+        hidden = (still | negligible) & ~passes & ~fails
         verdict[(passes & ~kink) | hidden] = PASS
         verdict[fails & ~inside & ~still] = FAIL
-        verdict[inside] = NONSMOOTH_VERDICT
+        verdict[inside & ~hidden] = NONSMOOTH_VERDICT
         verdict[(verdict == INCONCLUSIVE) & near] = NONSMOOTH_VERDICT
+        verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
         wrong_kind = ~np.isfinite(claim) & np.isfinite(value) & np.isfinite(error)
         verdict[wrong_kind] = FAIL
     return verdict, hidden

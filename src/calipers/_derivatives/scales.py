@@ -60,6 +60,8 @@ class Scales:
         The size of x, in units of t: the scale on which f is expected to vary.
     rounding : ndarray
         The spacing of f(x).
+    broken : ndarray of bool
+        Whether f jumps at x, or is finite on one side of x only, or next to x but not there.
     """
 
     t: NDArray
@@ -73,6 +75,7 @@ class Scales:
     change: NDArray
     inner: NDArray
     rounding: NDArray
+    broken: NDArray
 
     def times(self, unit: NDArray) -> "Scales":
         """Return the scales of outputs in other units."""
@@ -240,7 +243,32 @@ def measure(
         np.fmax.reduce(np.where(finite, change, 0.0), axis=1),
         inner[:, None],
         np.broadcast_to(eps * size, noise.shape),
+        _broken(step, above, below, base, eps, sided),
     )
+
+
+def _broken(
+    step: NDArray, above: NDArray, below: NDArray, base: NDArray, eps: float, sided: bool
+) -> NDArray:
+    """Return where f is not continuous at x, as far as the shortest steps show."""
+    taken = np.isfinite(step)
+    taken = taken & (np.cumsum(taken[:, ::-1], axis=1)[:, ::-1] <= T.noise_samples)
+    count = np.fmax(taken.sum(axis=1), 1)
+    finite = [(np.isfinite(side) & taken).sum(axis=1) == count for side in (above, below)]
+    none = [~(np.isfinite(side) & taken).any(axis=1) for side in (above, below)]
+    here = np.isfinite(base)
+    one_sided = (finite[0] & none[1]) | (finite[1] & none[0])
+    broken = np.where(here, one_sided & (not sided), one_sided | (finite[0] & finite[1]))
+    with np.errstate(all="ignore"):
+        limits = [np.where(taken, side, 0.0).sum(axis=1) / count for side in (above, below)]
+        spread = np.zeros(())
+        for side, limit in zip((above, below), limits, strict=True):
+            spread = spread + np.where(taken, np.abs(side - limit[:, None]), 0.0).max(axis=1)
+        spread = spread + eps * np.fmax(np.abs(limits[0]), np.abs(limits[1]))
+        above_limit, below_limit = (np.abs(limit - base) > T.visible * spread for limit in limits)
+        jumps = np.abs(limits[0] - limits[1]) > T.visible * spread
+        jumps |= above_limit & below_limit
+    return np.asarray(broken | (jumps & (count >= T.noise_samples) & (not sided)))
 
 
 def units_of(samples: Samples, base: NDArray, parts: int) -> NDArray | None:

@@ -38,6 +38,7 @@ class RefinedColumns:
         shape = len(self.columns), differences.problem.base.size
         self.value, self.error = np.zeros(shape), np.full(shape, np.inf)
         self._measured: list[tuple[NDArray, NDArray, Scales, Estimates, NDArray]] = []
+        self.value, self.error = np.full(shape, np.nan), np.full(shape, np.inf)
         lost = differences.steps[self.columns] < differences.eps * self._units
         standing = lost[:, None] & (self.right == 0) & (self.left == 0)
         for slope in self.right, self.left:  # steps lost in the natural size of x say nothing
@@ -151,6 +152,7 @@ class RefinedColumns:
                 outputs, scales, estimates = scales_of(samples_of(tuple(arrays), group), *about)
                 length = states["length"][:, None]
                 self._measured.append((group, outputs, scales, estimates, length))
+                self.value[group] = 0.0
                 self.error[group] = rounding_of_constants(base, states, steps.eps)
                 block = np.ix_(group, outputs)
                 self.value[block] = estimates.value / length
