@@ -33,6 +33,7 @@ def table(
     change=1.0,
     inner=1.0,
     rounding=SPACING,
+    broken=False,
 ):
     """Return the scales of one output along one direction; by default f is on its slopes."""
     t = np.asarray(t, float)
@@ -57,6 +58,7 @@ def table(
         by_output(change),
         by_output(inner),
         by_output(rounding),
+        np.full((1, 1), broken),
     )
 
 

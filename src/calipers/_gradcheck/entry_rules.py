@@ -105,15 +105,21 @@ class Rule:
 
 
 def judge_value(
-    rule: Rule, claim: NDArray, value: NDArray, error: NDArray, allowed: NDArray
-) -> NDArray:
-    """Return the verdicts of claims by one derivative with an error."""
+    rule: Rule,
+    claim: NDArray,
+    value: NDArray,
+    error: NDArray,
+    allowed: NDArray,
+    natural: NDArray | float = 0.0,
+) -> tuple[NDArray, NDArray]:
+    """Return the verdicts of claims by one derivative with an error, and which are negligible."""
     with np.errstate(invalid="ignore"):
         off = np.abs(claim - value)
         verdict = np.full(claim.shape, VERDICTS.index(INCONCLUSIVE), np.int8)
-        verdict[(off <= allowed + error) & (error <= np.fmax(allowed, rule.noise))] = (
-            VERDICTS.index(PASS)
-        )
+        hidden = off + error <= THRESHOLDS.negligible * rule.rtol * natural
+        passes = (off <= allowed + error) & (error <= np.fmax(allowed, rule.noise))
         wrong = (off > allowed + THRESHOLDS.certain * error) & np.isfinite(error)
+        hidden &= ~passes & ~wrong
+        verdict[passes | hidden] = VERDICTS.index(PASS)
         verdict[wrong | (~np.isfinite(claim) & np.isfinite(value))] = VERDICTS.index(FAIL)
-    return verdict
+    return verdict, hidden

@@ -249,7 +249,7 @@ def _judged_column(
     rows, analytic = column_of(d, number, value)
     size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
     allowed = rule.allowed(analytic, value[rows], size)
-    verdict = judge_value(rule, analytic, value[rows], error[rows], allowed)
+    verdict, _ = judge_value(rule, analytic, value[rows], error[rows], allowed)
     if not np.any(verdict == VERDICTS.index(FAIL)):
         return PASS
     numbers = np.full(len(rows), number)

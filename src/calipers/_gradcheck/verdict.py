@@ -87,7 +87,9 @@ class RefinedColumns:
             self.value, self.error, _ = self._rest
             for name, every in forms.items():
                 allowed = screening.rule.allowed(every, self.value, self.floor)
-                verdicts[name] = judge_value(screening.rule, every, self.value, self.error, allowed)
+                known = self.value, self.error, allowed, self._natural
+                verdicts[name], hidden = judge_value(screening.rule, every, *known)
+                entries.hidden += int(np.count_nonzero(hidden & doubtful[name]))
         self.differences.calls += int(self.calls.sum())
         finite = np.isfinite(self.error)
         entries.largest_error = max(
