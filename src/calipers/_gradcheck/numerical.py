@@ -141,8 +141,8 @@ class FiniteDifferences:
         """The noise of f's results where all numbers of this input change; inf if they do not."""
         noise = np.full(self.problem.base.size, np.inf)
         x = as_real_vector(self.problem.x).astype(float)
-        if self.coarse.lows.size or not np.isfinite(x).all():
-            return np.zeros_like(noise)  # no direction is known to stay within bounds
+        if self.coarse.lows.size or self.coarse.is_explicit or not np.isfinite(x).all():
+            return np.zeros_like(noise)  # bounds and steps of the caller hold
         random = np.random.default_rng(0)
         v = random.uniform(0.5, 1.0, x.size) * np.where(x == 0, 1.0, x)
         state = np.zeros(1, STATE)
