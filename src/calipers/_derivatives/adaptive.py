@@ -207,13 +207,19 @@ def _in_units(
 
 
 def survey(
-    base: NDArray, evaluate: Evaluate, states: NDArray, eps: float, parts: int = 1, power: int = 1
+    base: NDArray,
+    evaluate: Evaluate,
+    states: NDArray,
+    eps: float,
+    parts: int = 1,
+    power: int = 1,
+    briefly: bool = False,
 ) -> Iterator[Survey]:
     """
     Sample f along directions at a few scales, and at all where these do not suffice.
 
     `states` has the lengths and limits of the directions; `power` is that of t by which f was
-    divided, 2 for second differences.
+    divided, 2 for second differences. `briefly`: a few scales suffice for all directions.
     """
     base = base.astype(float)
 
@@ -236,7 +242,7 @@ def survey(
             for found in measured(group[start : start + count], first=True):
                 calls[found.directions] = found.calls
                 top = states["top"][found.directions]
-                done = _suffices(found.scales, found.estimates, eps, top)
+                done = _suffices(found.scales, found.estimates, eps, top) | briefly
                 if done.any():
                     yield _some(found, done)
                 rest += found.directions[~done].tolist()

@@ -21,7 +21,7 @@ from .thresholds import THRESHOLDS as T
 # roundings of a quantised f differ from step to step.
 _JITTER = np.sqrt([1.0, 0.93, 1.08, 0.89, 1.04, 0.96, 1.11, 0.91, 1.02, 0.87, 1.06, 0.98, 1.09])
 # Steps from half the size of x to a few spacings of it, and from 1 to that size if it is less.
-INNER, OUTER = 50, 16
+INNER, OUTER = 44, 12
 MAX_SAMPLES = INNER + OUTER
 FRACTIONS = 0.5 ** np.arange(1, INNER + 1) * np.resize(_JITTER, INNER)
 _LARGEST = 2.0**300  # values of f whose squares do not overflow

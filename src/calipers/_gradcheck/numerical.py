@@ -154,7 +154,7 @@ class FiniteDifferences:
 
         with self._counted(self.problem), np.errstate(all="ignore"):
             try:
-                for found in survey(self.problem.base, displaced, state, self.eps, 1):
+                for found in survey(self.problem.base, displaced, state, self.eps, briefly=True):
                     changing = found.scales.change[0] > 0
                     noise[found.outputs[changing]] = found.scales.noise[0, changing]
             except Exception:  # f may raise anything where it is not defined
