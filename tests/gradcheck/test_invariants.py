@@ -80,6 +80,13 @@ def test_a_derivative_that_is_linear_only_in_unit_vectors():
     assert "from the sum over unit vectors" in report.reason
 
 
+def test_an_input_that_nothing_depends_on_but_products_of_cotangents():
+    def vjp(x, y, w):
+        return w * np.cos(x), np.full_like(y, w[0] * w[1])
+
+    assert "vjp is not linear" in checked(lambda x, y: np.sin(x), (THREE, THREE), vjp=vjp).reason
+
+
 # Arguments and buffers.
 
 

@@ -107,16 +107,21 @@ class FlatArguments:
         counts: Callable[[Any], bool],
         flatten: Callable[[Any], Flattened] = flatten,
     ) -> None:
-        each = []
-        for x in arguments:
-            held, again = flatten(x)
-            whole = not any(counts(leaf) for _, leaf in held)
-            each.append(([("", x)], _one) if whole else (held, again))
-        self._unflatten = [again for _, again in each]
-        self._ends = list(accumulate((len(held) for held, _ in each), initial=0))
-        self.leaves: tuple[Any, ...] = tuple(leaf for held, _ in each for _, leaf in held)
-        self.paths: tuple[str, ...] = tuple(path for held, _ in each for path, _ in held)
-        self.owners: tuple[int, ...] = tuple(k for k, (held, _) in enumerate(each) for _ in held)
+        self._unflatten: list[Callable[[Sequence[Any]], Any]] = []
+        self._ends = [0]
+        leaves: list[Any] = []
+        paths: list[str] = []
+        owners: list[int] = []
+        for k, x in enumerate(arguments):
+            held, again = ([("", x)], _one) if type(x) is np.ndarray else flatten(x)
+            if not any(counts(leaf) for _, leaf in held):
+                held, again = [("", x)], _one
+            self._unflatten.append(again)
+            paths += [path for path, _ in held]
+            leaves += [leaf for _, leaf in held]
+            owners += [k] * len(held)
+            self._ends.append(len(leaves))
+        self.leaves, self.paths, self.owners = tuple(leaves), tuple(paths), tuple(owners)
 
     def leaves_of(self, owner: int) -> range:
         """Return the indices of the leaves of one argument."""

@@ -98,7 +98,7 @@ class Evaluator:
         base = self.problem.base
         values = np.empty((len(numbers), base.size), base.dtype) if out is None else out
         if not self.problem.batched:
-            self._each(numbers, points, values)
+            evaluate_each(self.problem, numbers, points, values)
             return values
         (perturbed,) = (points != self._origin[numbers]).nonzero()
         most = self._max_rows
@@ -121,24 +121,6 @@ class Evaluator:
         count = len(numbers)
         values = self(np.concatenate((numbers, numbers)), np.concatenate((one, other)))
         return values[:count], values[count:]
-
-    def _each(self, numbers: NDArray, points: NDArray, values: NDArray) -> None:
-        problem, origin = self.problem, self._origin
-        results = values.view(problem.dtype).reshape(len(numbers), *problem.shape)
-        for k, number in enumerate(numbers.tolist()):
-            point = points[k]
-            if point == origin[number]:
-                values[k] = problem.base
-                continue
-            x = problem.x.copy()  # f may write to it, or keep a reference
-            as_real_vector(x)[number] = point
-            try:
-                results[k] = problem.result(x)
-            except Exception as error:
-                note_coordinate(
-                    error, problem, number // problem.stride, float(point - origin[number])
-                )
-                raise
 
     def _batch(self, numbers: NDArray, points: NDArray, values: NDArray) -> NDArray:
         problem, count = self.problem, len(numbers)
@@ -220,6 +202,24 @@ class Evaluator:
             )
             same = equal_arrays(alone, again, equal_nan=True)
             return same and bool((np.abs(values[part] - alone) > least).any())
+
+
+def evaluate_each(problem: Problem, numbers: NDArray, points: NDArray, values: NDArray) -> None:
+    """Store a row of values for each real number and the value that replaces it, one by one."""
+    results = values.view(problem.dtype).reshape(len(numbers), *problem.shape)
+    for k, (number, point) in enumerate(zip(numbers.tolist(), points, strict=True)):
+        x = problem.x.copy()  # f may write to it, or keep a reference
+        reals = as_real_vector(x)
+        origin = reals[number]
+        if point == origin:
+            values[k] = problem.base
+            continue
+        reals[number] = point
+        try:
+            results[k] = problem.result(x)
+        except Exception as error:
+            note_coordinate(error, problem, number // problem.stride, float(point - origin))
+            raise
 
 
 _CACHE_LINE_BYTES = 64  # bytes of a cache line, to which arrays are aligned

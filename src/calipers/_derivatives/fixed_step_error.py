@@ -13,13 +13,14 @@ from .._execution.tasks import Buffers
 from .._kernels.differences import FIXED, LOST
 from .adaptive import STATE, ExtrapolatedColumns
 from .directions import jacobian_vector_product
-from .fixed_step import Columns, Evaluator, require_steps, runs
+from .fixed_step import Columns, Evaluator, evaluate_each, require_steps, runs
 from .function import Problem
 from .steps import Steps
 
 SLOPE_CALLS = 2  # of f for the two slopes of a column
 # Differences between x and a point to one side.
 RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
+_BOTH = np.concatenate([RIGHT, LEFT])
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Slopes:
             left[:] = right
         elif self.problem.batched:
             self._in_batches(np.arange(start, start + len(status)), outs)
+        elif self.problem.native is None:
+            self._one_by_one(start, outs)
         else:
             for work, out in zip(self.differences, (right, left), strict=True):
                 work(start, (out, status))
@@ -67,6 +70,21 @@ class Slopes:
             return
         for part in runs(columns):
             self(int(columns[part.start]), tuple(out[part] for out in outs))
+
+    def _one_by_one(self, start: int, outs: Buffers) -> None:
+        """Fill both slopes from one table of points."""
+        problem, (*slopes, status) = self.problem, outs
+        x, stride, stop = problem.x, problem.stride, start + len(status)
+        steps = self.differences[0].steps
+        assert isinstance(steps, _OneSidedSteps)
+        table, status[:] = replace(steps, stencil=_BOTH).tables(x, stride, start, stop)
+        require_steps(problem, start, status)
+        numbers = np.arange(stride * start, stride * stop, stride)
+        with np.errstate(all="ignore"):
+            for out, points, gains in zip(slopes, table[0], table[2], strict=True):
+                evaluate_each(problem, numbers, points, out)
+                out -= problem.base
+                out *= gains[:, None]
 
     def _in_batches(self, columns: NDArray, outs: Buffers) -> None:
         """Fill both slopes of columns from one batch of evaluations."""

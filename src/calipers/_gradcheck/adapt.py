@@ -17,7 +17,7 @@ from numba.core.dispatcher import Dispatcher
 from .._core.arguments import SEVERAL_INPUTS, brief, note_form, note_tensors
 from .._core.arrays import as_array, as_dense_array, is_sparse
 from .._core.containers import as_tuple, flatten
-from .._core.libraries import device_module, is_device_function, library_of, on_device
+from .._core.libraries import HOST_TYPES, device_module, is_device_function, library_of, on_device
 from .._core.protocols import ContainerLibrary, Differentiated, FunctionLibrary, NDArray
 from .._derivatives.options import require_named
 from ..interop.jax import JaxFunctions
@@ -100,8 +100,11 @@ class CheckArguments:
         """Return True if arrays or functions are a device's, and no library differentiates them."""
         if not self.forms and function_library(self.several) is not None:
             return False
-        calls = (self.f, *(self.derivatives[form] for form in self.forms))
-        return any(map(is_device_function, calls)) or any(on_device(x=x) for x in self.whole)
+        calls = (self.f, *map(self.derivatives.get, self.forms))
+        if any(map(is_device_function, calls)):
+            return True
+        away = not HOST_TYPES.issuperset(map(type, self.whole))
+        return away and any(on_device(x=x) for x in self.whole)
 
     def adapted(
         self, out_like: Any = None, inplace: str | None = None, masked: bool = False

@@ -7,6 +7,7 @@ out both conjugates.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from .._core.arguments import note_form
 from .._core.arrays import as_dense_array, is_sparse
 from .._core.containers import as_tuple
 from .._core.protocols import NDArray
-from .calls import AdaptedDerivative, noncontiguous, private
+from .calls import AdaptedDerivative, noncontiguous, same
 from .flatten import Segment, WrongFormError, picked, real_rows, real_vector, require_zero
 from .function_at_point import FunctionAtPoint
 from .jacobian_storage import compact
@@ -161,22 +162,32 @@ class AnalyticDerivative:
     first: tuple[Any, Any] | None = None  # the first of some results; see `first_result`
     change: float = 0.0  # how far a later result for the same arguments differs
     touched: list[str] = field(default_factory=list)  # arguments that the first call modified
+    name: str = field(init=False)  # the caller's name for it
+    # The parts of a direction, outputs for vjp and inputs for jvp, and those of a result.
+    direction_segments: tuple[Segment, ...] = field(init=False)
+    result_segments: tuple[Segment, ...] = field(init=False)
+    several: bool = field(init=False)  # whether directions are tuples
 
-    @property
-    def name(self) -> str:
-        """The caller's name for it."""
-        return self.called or self.form
+    def __post_init__(self) -> None:
+        subject, self.name = self.subject, self.called or self.form
+        inputs, outputs = subject.active, subject.active_outputs
+        if self.form == "vjp":
+            self.direction_segments, self.result_segments = outputs, inputs
+            self.several = subject.several
+        else:
+            self.direction_segments, self.result_segments = inputs, outputs
+            self.several = len(inputs) > 1
 
     def __call__(self, *last: Any) -> Any:
         """Call the derivative with copies of the arguments."""
         self.calls += 1
-        arguments, named = self.subject.arguments(), private(self.subject.kwargs)
+        arguments, named = self.subject.arguments(), self.subject.named()
         if self.calls > 1:
             result = self.call(*arguments, *last, **named)
             self.returns_none |= result is None
             return result
-        flat = [x for item in last for x in (item if isinstance(item, tuple) else (item,))]
-        before = [np.array(x) for x in flat]
+        flat = [*chain.from_iterable(map(as_tuple, last))]
+        before = list(map(np.array, flat))
         try:
             result = self.call(*arguments, *last, **named)
         except TypeError as error:
@@ -188,8 +199,7 @@ class AnalyticDerivative:
         self.returns_none = result is None
         self.touched = self.subject.changed(arguments, named)
         what = "cotangent" if self.form == "vjp" else "tangent"
-        pairs = zip(before, flat, strict=True)
-        if any(old.tobytes() != np.asarray(new).tobytes() for old, new in pairs):
+        if not all(map(same, flat, before)):
             self.touched.append(f"its {what}")
         if self.form == "vjp":
             self._require_constants(result)
@@ -208,28 +218,13 @@ class AnalyticDerivative:
         return self.last_matrix
 
     @property
-    def direction_segments(self) -> tuple[Segment, ...]:
-        """The parts of a direction: outputs for vjp, inputs for jvp."""
-        return self.subject.active_outputs if self.form == "vjp" else self.subject.active
-
-    @property
-    def result_segments(self) -> tuple[Segment, ...]:
-        """The parts of a result: inputs for vjp, outputs for jvp."""
-        return self.subject.active if self.form == "vjp" else self.subject.active_outputs
-
-    @property
-    def several(self) -> bool:
-        """Whether directions are tuples."""
-        return self.subject.several if self.form == "vjp" else len(self.subject.active) > 1
-
-    @property
     def _every(self) -> int:
         """The number of results if there is one for each constant as well."""
         return len(self.subject.values if self.form == "vjp" else self.subject.outputs)
 
     def shaped(self, v: NDArray, contiguous: bool = True) -> Any:
         """Return a real vector, or a batch of them, as a direction that the derivative takes."""
-        items = [part.shaped(v) for part in self.direction_segments]
+        items = list(map(Segment.shaped, self.direction_segments, repeat(v)))
         if not contiguous:
             items = list(map(noncontiguous, items))
         if self.conjugate and self.form == "vjp":
@@ -308,7 +303,7 @@ class AnalyticDerivative:
                     "return an array"
                 )
             raise WrongFormError(msg)
-        return [self._one(item, part) for item, part in zip(chosen, parts, strict=True)]
+        return list(map(self._one, chosen, parts))
 
     @property
     def _words(self) -> tuple[str, str]:

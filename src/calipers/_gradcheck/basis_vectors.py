@@ -16,12 +16,11 @@ from .._execution.run import run
 from .._execution.tasks import Buffers
 from .._kernels.gradcheck import AT_POINTS
 from .analytic import AnalyticDerivative
-from .calls import private
 from .entry_rules import all_agree
 from .jacobian_storage import Rows
 
 _MANY = 64  # unit vectors from which on a compiled loop is worth its compilation
-_FEW = 4  # unit vectors that are passed one by one rather than in a batch
+FEW_VECTORS = 4  # unit vectors that are passed one by one rather than in a batch
 _TOGETHER = 128  # unit vectors in one batch at most
 _BATCH_BYTES = 1 << 24  # size of the results of one batch at most
 
@@ -78,7 +77,7 @@ class UnitVectors:
         self._d, self._length = d, length
         self._one_at_a_time = threading.Lock()
         self._work = _compiled(d, length) if self.count >= _MANY else None
-        self._batches = d.of_library and self.count > _FEW
+        self._batches = d.of_library and self.count > FEW_VECTORS
         self._together = min(_TOGETHER, max(2, _BATCH_BYTES // (8 * self.size)))
         self._first: NDArray | None = None  # batch
         if self._work is not None or self._batches:
@@ -202,7 +201,7 @@ def _compiled(d: AnalyticDerivative, length: float) -> _Loop | None:
         tuple(subject.arguments()),
         np.zeros(source.shape, source.dtype),
         (),
-        private(subject.kwargs),
+        subject.named(),
         WIRTINGER if source.dtype.kind == "c" else REAL,
         False,
         taken if fills else None,

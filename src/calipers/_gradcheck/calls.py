@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, wraps
 from itertools import takewhile
+from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -40,14 +41,15 @@ def explains_call(checker: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(checker)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        unknown = [name for name in kwargs if name not in names]
         try:
-            if takes_any or not unknown:
+            if takes_any or kwargs.keys() <= names.keys():
                 return checker(*args, **kwargs)
+            unknown = [name for name in kwargs if name not in names]
         except TypeError as error:
             trace = error.__traceback__
             if trace is None or trace.tb_next is not None:  # raised inside of the checker
                 raise
+            unknown = [name for name in kwargs if name not in names]
             if not unknown:
                 several = f"pass the inputs as one tuple: {checker.__name__}(f, (x, w, b), ...)"
                 note_form(error, several)
@@ -171,6 +173,8 @@ class AdaptedFunction:
 
     def reals_of(self, y: Any) -> NDArray:
         """Return the real vector of a result of f, whose shapes and dtypes must not change."""
+        if type(y) is np.ndarray and [(y.shape, y.dtype)] == self.kinds and self.positions:
+            return real_vector([y])
         outputs = (y,) if type(y) is np.ndarray else as_outputs(y)[0]
         kinds = [(output.shape, output.dtype) for output in outputs]
         if kinds != self.kinds:
@@ -291,17 +295,15 @@ class Call:
     @classmethod
     def of(cls, checker: Callable[..., Any], arguments: Mapping[str, Any]) -> "Call":
         """Return the call of `checker`, from a value for each of its parameters."""
-        parameters = _parameters(checker)
+        defaults = _defaults(checker)
         flat = {**arguments, **arguments.get("options", {})}
         flat.pop("options", None)
-        names = dict.fromkeys((*parameters, *flat))  # in the order of the signature
-        chosen = {
-            name: flat[name]
-            for name in names
-            if name in flat
-            and name not in _WITHOUT_EFFECT
-            and not (name in parameters and _is_default(flat[name], parameters[name].default))
-        }
+        chosen = {}
+        for name in dict.fromkeys((*defaults, *flat)):  # in the order of the signature
+            if name in flat and name not in _WITHOUT_EFFECT:
+                value, default = flat[name], defaults.get(name, _NO_DEFAULT)
+                if value is not default and not _is_default(value, default):
+                    chosen[name] = value
         return cls(checker.__name__, chosen)
 
     @property
@@ -318,21 +320,23 @@ class Call:
         taken = {"calipers", *MODULES.values(), *self.arguments}
         return names if len(names) == count and taken.isdisjoint(names) else _NAMES
 
-    def each_input(self, code: Callable[[Any, str], str] = lambda _, shown: shown) -> str:
+    def each_input(self, code: Callable[[Any, str], str] | None = None) -> str:
         """Return the inputs as code, each as `code` writes it from its value and its name."""
         inputs = self.arguments["inputs"]
         if not isinstance(inputs, (tuple, list)):
-            return code(inputs, _shown(inputs, self._names[0]))
+            text = _shown(inputs, self._names[0])
+            return text if code is None else code(inputs, text)
         if len(inputs) > len(_NAMES) or not inputs:
             return "inputs"
         names = zip(inputs, self._names, strict=False)
-        items = [code(x, _shown(x, name)) for x, name in names]
+        pairs = [(x, _shown(x, name)) for x, name in names]
+        items = [text if code is None else code(x, text) for x, text in pairs]
         return f"({', '.join(items)}{',' * (len(items) == 1)})"
 
     def text(self, *, inputs: str | None = None, **changes: Any) -> str:
         """Return the call as code, with changed inputs and options; None removes an option."""
-        taken = [self.f, *self._names]
-        shown = [self.f, inputs or self.each_input()]
+        f = self.f
+        taken, shown = [f, *self._names], [f, inputs or self.each_input()]
         for name, value in {**self.arguments, **changes}.items():
             if name in _REQUIRED or value is None:
                 continue
@@ -342,10 +346,13 @@ class Call:
         return f"calipers.{self.checker}({', '.join(shown)})"
 
 
+_NO_DEFAULT = object()
+
+
 @cache
-def _parameters(checker: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a checker; inspection takes a tenth of a small check."""
-    return inspect.signature(checker).parameters
+def _defaults(checker: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the defaults of a checker's options; inspection takes a tenth of a small check."""
+    return {name: p.default for name, p in inspect.signature(checker).parameters.items()}
 
 
 def _is_default(value: Any, default: Any) -> bool:
@@ -356,6 +363,8 @@ def _is_default(value: Any, default: Any) -> bool:
 
 def _parameters_of(f: Any) -> tuple[str, ...]:
     """Return the names of f's first parameters that take one positional argument each."""
+    if type(f) is FunctionType and not f.__dict__:  # inspection takes ten times as long
+        return f.__code__.co_varnames[: f.__code__.co_argcount]
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):  # f is not written in Python
@@ -366,6 +375,8 @@ def _parameters_of(f: Any) -> tuple[str, ...]:
 
 def _shown(value: Any, name: str) -> str:
     """Return a value as code if it is short and plain, else the name of its argument."""
+    if isinstance(value, np.ndarray):
+        return name
     value = value.item() if isinstance(value, (np.number, np.bool)) else value
     text = _literal(value) if _is_plain(value) else name
     return text if len(text) <= _LONGEST else name

@@ -1,6 +1,7 @@
 """Run a gradient check, from the tests without differences to the verdict, and report it."""
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,11 +12,13 @@ import numpy as np
 
 from .._core.arguments import warn
 from .._core.protocols import NDArray
+from .._derivatives.steps import COMPLEX_STEP
 from .._execution.run import Progress
 from . import invariants
 from .adapt import CheckArguments
 from .all_entries import examine
 from .analytic import AnalyticDerivative
+from .basis_vectors import FEW_VECTORS
 from .calls import Call
 from .columns import Jacobian, Sizes, jacobian_of
 from .entry_rules import FAIL, PASS, Rule, default_resolution
@@ -46,6 +49,8 @@ class Check:
     seed: int
     allow: tuple[str, ...]
     call: Call
+    order: int = 1  # 2 if f is a gradient
+    library: str = ""  # whose derivatives are checked, if they were not passed
     cause: BaseException | None = None  # the exception of a derivative in a test
     any_slope: bool = True  # whether some compared entry is not zero
 
@@ -69,7 +74,8 @@ class Check:
         """
         subject, outcome, nondet_tol = self.subject, self._outcome, self.rule.noise
         random = np.random.default_rng(self.seed)
-        outcome.findings += invariants.mutation("f", subject.touched)
+        if subject.touched:
+            outcome.findings += invariants.mutation("f", subject.touched)
         outcome.findings += invariants.determinism(subject, nondet_tol)
         if outcome.findings:  # nothing else can be trusted
             return self._reported()
@@ -82,7 +88,9 @@ class Check:
             if not self.fast_mode:
                 outcome.jacobians = self._jacobians()
             for d in self.derivatives:
-                findings[d.name] = list(invariants.output_arrays(d, random, nondet_tol))
+                findings[d.name] = []
+                if d.call.likes is not None:
+                    findings[d.name] += invariants.output_arrays(d, random, nondet_tol)
                 d.first = invariants.first_result(d, random)
                 if d.form in undefined:
                     outcome.late += self._findings_of(invariants.none_directions(d, self.rule.rtol))
@@ -90,7 +98,9 @@ class Check:
                     outcome.late += self._findings_of(invariants.batches(d, random))
             for source, value in primals.items():
                 others += invariants.primal(source, value, subject, self._near)
-            consistent, mismatches = self._adjoint(random)
+            consistent = False
+            if len(self.derivatives) > 1:
+                consistent, mismatches = self._adjoint(random)
             outcome.late += mismatches
             with np.errstate(all="ignore"):
                 sizes, eps = self._differences(steps, way, random, consistent)
@@ -107,7 +117,8 @@ class Check:
             others.append(str(wrong))
             outcome.jacobians, outcome.late = {}, []
         for d in self.derivatives:  # modified arguments come first: they explain other errors
-            outcome.findings += invariants.mutation(d.name, d.touched)
+            if d.touched:
+                outcome.findings += invariants.mutation(d.name, d.touched)
             failed = others or mismatches or findings.get(d.name) or outcome.entries.count[FAIL]
             if (failed or d.change > 0) and d.first is not None and not d.touched:
                 outcome.findings += self._findings_of(
@@ -223,10 +234,8 @@ class Check:
             return [f"{wrong} ({self.cause!r})" if self.cause else str(wrong)]
 
     def _adjoint(self, random: np.random.Generator) -> tuple[bool, list[str]]:
-        pairs = list(combinations(self.derivatives, 2))
-        if not pairs:
-            return False, []
         share = self.rule.rtol if self.rule.share == 1 else 0.0  # if the caller set a tolerance
+        pairs = combinations(self.derivatives, 2)
         results = [invariants.adjoint(*pair, random, share) for pair in pairs]
         # Agreement within rounding of x does not confirm entries that differences do not resolve.
         consistent = all(agree for agree, _ in results)
@@ -253,11 +262,15 @@ class Check:
             (subject.rows, subject.columns),
             self.fast_mode,
             self.allow,
+            self.order,
+            subject.structure.names if subject.structure else (),
+            tuple(subject.structure.outputs) if subject.structure else (),
             hidden=outcome.entries.hidden,
             again=self.call.text(),
             next="" if vacuous else outcome.next_step(self.call),
             outputs=tuple((p.label, p.stop - p.start) for p in subject.active_outputs),
             inputs=tuple((p.label, p.stop - p.start) for p in subject.active),
+            library=self.library,
         )
 
 
@@ -269,10 +282,13 @@ def run_check(
 
     `call` is the user's call, for the report. If `order` is 2, f is a gradient.
     """
-    settings.require_inplace(arguments.several, bool(arguments.forms) and not arguments.with_value)
+    if settings.inplace is not None:
+        passed = bool(arguments.forms) and not arguments.with_value
+        settings.require_inplace(arguments.several, passed)
     only_specified = settings.only_specified()
     arguments = arguments.adapted(settings.out_like, settings.inplace, only_specified)
-    settings.require_analytic(arguments.of_library)
+    if settings.method == COMPLEX_STEP:
+        settings.require_analytic(arguments.of_library)
     subject = arguments.at_point()
     if not subject.active_outputs and any(has_differences(o.dtype) for o in subject.outputs):
         arguments, subject = arguments.zeros(subject)
@@ -299,19 +315,19 @@ def run_check(
         settings.seed,
         tuple(settings.allow),
         call,
+        order,
+        arguments.convention if arguments.of_library else "",
     )
-    heard = Progress(settings.progress, 0)
-    way = ExecutionPolicy(settings.workers, heard if heard.wanted else None, settings.checkpoint)
+    heard = None if settings.progress is False else Progress(settings.progress, 0)
+    shown = heard if heard is not None and heard.wanted else None
+    way = ExecutionPolicy(settings.workers, shown, settings.checkpoint)
+    may_batch = arguments.of_library and max(subject.rows, subject.columns) > FEW_VECTORS
     try:
-        with without_warnings_of_batches():
+        with without_warnings_of_batches() if may_batch or any(batched.values()) else nullcontext():
             report = check.run(steps, way, undefined, batched, arguments.primals)
     finally:
-        heard.close()
-    if subject.structure is not None:
-        names = subject.structure.names, tuple(subject.structure.outputs)
-        report = replace(report, input_names=names[0], output_names=names[1])
-    if arguments.of_library:
-        report = replace(report, library=arguments.convention)
+        if heard is not None:
+            heard.close()
     constant = arguments.library is not None and arguments.library.constant
     all_zero = not (check.any_slope or constant)
     if arguments.of_library and report.verdict == PASS and all_zero:
@@ -331,7 +347,7 @@ def run_check(
     if report.vacuous:
         what = "nothing of second order" if order == 2 else "nothing"
         warn(f"gradcheck compared {what}: {report.reason}", CalipersWarning)
-    return answer(replace(report, order=order), settings.raise_exception, check.cause)
+    return answer(report, settings.raise_exception, check.cause)
 
 
 def _why_all_is_zero(subject: FunctionAtPoint) -> str:

@@ -187,8 +187,8 @@ class Sizes:
     _terms: NDArray | None = None
 
     def __post_init__(self) -> None:
-        self.row_errors, self.column_errors = map(np.zeros_like, (self.rows, self.columns))
-        self._row_doubts, self._column_doubts = map(np.zeros_like, (self.rows, self.columns))
+        self.row_errors, self._row_doubts = np.zeros((2, len(self.rows)))
+        self.column_errors, self._column_doubts = np.zeros((2, len(self.columns)))
 
     def of_results(self, form: str) -> tuple[NDArray, NDArray]:
         """Return the largest magnitudes and errors of the entries in each result of a form."""
@@ -227,6 +227,9 @@ class Sizes:
         return sizes
 
     def _add_rows(self, matrix: NDArray) -> None:
+        if matrix.nbytes <= _TASK_BYTES:
+            _enlarge(matrix, self.rows, self.columns)
+            return
         partial = []
 
         def enlarge(first: int, last: int) -> None:

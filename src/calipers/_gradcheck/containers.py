@@ -95,25 +95,28 @@ class Structure:
         self._library, self._arguments = library, tuple(arguments)
         self._opened = opened = FlatArguments(arguments, library.is_active, library.flatten)
         self._sparse: dict[int, SparseInput] = {}
-        for k, leaf in enumerate(opened.leaves if masked is not None else ()):
-            matrix = scipy_input(leaf, bool(masked))
+        self._nested = any(opened.paths)
+        arrays, names, active, held = [], [], [], []
+        for k, (leaf, path, owner) in enumerate(
+            zip(opened.leaves, opened.paths, opened.owners, strict=True)
+        ):
+            matrix = None
+            if masked is not None and type(leaf) is not np.ndarray:
+                matrix = scipy_input(leaf, masked)
             if matrix is not None:
                 self._sparse[k] = matrix
-        leaves = enumerate(opened.leaves)
-        self.arrays = tuple(self._sparse[k].values if k in self._sparse else x for k, x in leaves)
-        chosen = range(len(arguments)) if argnums is None else argnums
-        self.argnums = tuple(
-            k
-            for owner in chosen
-            for k in opened.leaves_of(owner)
-            if (argnums is not None and not opened.paths[k]) or library.is_active(opened.leaves[k])
-        )
-        every = (k for owner in range(count) for k in opened.leaves_of(owner))
-        self.held = tuple(k for k in every if k not in self.argnums)
-        paths = zip(opened.owners, opened.paths, strict=True)
-        self._nested = any(opened.paths)
+            arrays.append(leaf if matrix is None else matrix.values)
+            names.append(f"{owner}{path}")
+            chosen = argnums is None or owner in argnums
+            if chosen and ((argnums is not None and not path) or library.is_active(leaf)):
+                active.append(k)
+            elif owner < count:
+                held.append(k)
+        if argnums is not None:  # in the caller's order
+            active.sort(key=lambda k: argnums.index(opened.owners[k]))
+        self.arrays, self.argnums, self.held = tuple(arrays), tuple(active), tuple(held)
         self.takes_arrays = not (self._nested or self._sparse)
-        self.names = tuple(f"{owner}{path}" for owner, path in paths) if self._nested else ()
+        self.names = tuple(names) if self._nested else ()
         self.outputs: list[str] = []
         self.nondifferentiable_outputs: tuple[int, ...] = ()
         self._returned: Any = None
@@ -127,7 +130,7 @@ class Structure:
     @property
     def value_indices(self) -> dict[int, tuple[NDArray, ...]]:
         """Where in each sparse matrix the values are that its array has, by its position."""
-        return {k: matrix.indices for k, matrix in self._sparse.items()}
+        return {k: matrix.indices for k, matrix in self._sparse.items()} if self._sparse else {}
 
     def exclude_outputs(
         self, f: Callable[..., Any], positions: Sequence[int], kwargs: dict[str, Any]

@@ -25,7 +25,8 @@ class WrongFormError(Exception):
 def real_vector(arrays: Sequence[NDArray]) -> NDArray:
     """Return the elements of arrays as one vector of real numbers; a complex element is two."""
     if len(arrays) == 1:
-        return as_real_vector(np.ascontiguousarray(arrays[0]))
+        flat = np.ascontiguousarray(arrays[0]).reshape(-1)
+        return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
     return np.concatenate([np.empty(0), *map(as_real_vector, map(np.ascontiguousarray, arrays))])
 
 
@@ -41,6 +42,8 @@ def real_rows(arrays: Sequence[NDArray]) -> NDArray:
 
 def moduli(arrays: Sequence[NDArray]) -> NDArray:
     """Return magnitudes, one for each real number; both parts of a complex one have its modulus."""
+    if len(arrays) == 1 and arrays[0].dtype.kind == "f":
+        return np.abs(arrays[0]).reshape(-1).astype(float)
     sizes = [np.abs(array).reshape(-1).astype(float) for array in arrays]
     counts = (real_parts(array.dtype) for array in arrays)
     return np.concatenate([np.empty(0), *map(np.repeat, sizes, counts)])
@@ -70,6 +73,8 @@ def labels_of(kind: str, names: Sequence[str]) -> tuple[str, ...]:
 
     That is in[0] for 0, in[0]['w'] for 0['w'], and in['w'] for this if 0 is the only one.
     """
+    if all(map(str.isdigit, names)):
+        return tuple([f"{kind}[{name}]" for name in names])
     alone = len({name.partition("[")[0].partition(".")[0] for name in names}) == 1
     pairs = (re.fullmatch(r"(\d*)(.*)", name, re.DOTALL) for name in names)
     split = [match.groups() for match in pairs if match is not None]
@@ -156,6 +161,8 @@ def segment_at(parts: Sequence[Segment], position: int) -> Segment:
 
 def largest_by_segment(sizes: NDArray, parts: Sequence[Segment]) -> NDArray:
     """Return for each real number the largest magnitude in its part."""
+    if len(parts) == 1:
+        return np.full(sizes.shape, sizes.max(initial=0.0))
     largest = np.zeros_like(sizes)
     for part in parts:
         span = slice(part.start, part.stop)
@@ -186,6 +193,8 @@ def segments_of(
 
 def as_outputs(y: Any, names: Sequence[str] = ()) -> tuple[tuple[NDArray, ...], bool]:
     """Return the result of f as arrays, and whether it is a tuple; names are for errors."""
+    if type(y) is np.ndarray and y.dtype.kind in "biufc":
+        return (y,), False
     # A tuple is several outputs; so is a list, unless it is of numbers.
     numbers = isinstance(y, list) and y and all(np.ndim(item) == 0 for item in y)
     several = isinstance(y, (tuple, list)) and not numbers

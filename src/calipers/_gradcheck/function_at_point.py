@@ -114,12 +114,13 @@ class FunctionAtPoint:
     def __post_init__(self) -> None:
         y = self.call()
         names = tuple(self.structure.outputs) if self.structure else ()
-        self.outputs, self.several = as_outputs(y, names)
-        positions = [
-            k
-            for k, o in enumerate(self.outputs)
-            if has_fractions(o.dtype) and k not in self.nondifferentiable
-        ]
+        outputs, self.several = as_outputs(y, names)
+        self.outputs, positions, kinds = (), [], []
+        for k, output in enumerate(outputs):
+            self.outputs += (output.copy(),)  # f may fill the same buffer again
+            kinds.append((output.shape, output.dtype))
+            if has_fractions(output.dtype) and k not in self.nondifferentiable:
+                positions.append(k)
         for k in self.nondifferentiable:
             if k not in range(len(self.outputs)):
                 msg = (
@@ -136,18 +137,14 @@ class FunctionAtPoint:
                     "nondifferentiable_outputs"
                 )
                 raise TypeError(msg)
-        self.outputs = tuple(o.copy() for o in self.outputs)  # f may fill the same buffer again
-        every = names or tuple(map(str, range(len(self.outputs))))
+        every = names or tuple(map(str, range(len(outputs))))
         labels = self.output_labels or labels_of("out", every)
-        self.active_outputs = segments_of(
-            [self.outputs[k] for k in positions], positions, every, labels
-        )
-        self.base = real_vector([p.example for p in self.active_outputs])
+        differentiable = [self.outputs[k] for k in positions]
+        self.active_outputs = segments_of(differentiable, positions, every, labels)
+        self.base = real_vector(differentiable)
+        one_input = len(self.active) == 1
         self.adapted = replace(
-            self.adapted,
-            kinds=[(o.shape, o.dtype) for o in self.outputs],
-            positions=tuple(positions),
-            one_input=len(self.active) == 1,
+            self.adapted, kinds=kinds, positions=tuple(positions), one_input=one_input
         )
 
     @property
@@ -199,12 +196,18 @@ class FunctionAtPoint:
     @cached_property
     def eps(self) -> float:
         """The largest eps among the dtypes of inputs and outputs."""
-        dtypes = [p.example.dtype for p in (*self.active, *self.active_outputs)]
-        return max((float(np.finfo(d).eps) for d in dtypes), default=2.0**-52)
+        eps = 0.0
+        for part in (*self.active, *self.active_outputs):
+            eps = max(eps, float(np.finfo(part.example.dtype).eps))
+        return eps or 2.0**-52
 
     def arguments(self) -> list[Any]:
         """Return copies of the arguments for one call."""
         return list(map(private, self._handed))
+
+    def named(self) -> dict[str, Any]:
+        """Return copies of the arguments by name for one call."""
+        return private(self.kwargs) if self.kwargs else {}
 
     def confine(self, steps: Sequence[Mapping[str, Any]]) -> None:
         """Set limits on the inputs from the bounds among the step options."""
@@ -247,7 +250,7 @@ class FunctionAtPoint:
     def call(self) -> Any:
         """Call f at the point."""
         self.calls += 1
-        arguments, named = self.arguments(), private(self.kwargs)
+        arguments, named = self.arguments(), self.named()
         started = time.perf_counter()
         try:
             y = self.adapted(*arguments, **named)
@@ -273,20 +276,18 @@ class FunctionAtPoint:
         arguments = self.arguments()
         for k, x in self.laid_out.items():
             arguments[k] = private(x)
-        return self.adapted(*arguments, **private(self.kwargs))
+        return self.adapted(*arguments, **self.named())
 
     def changed(self, arguments: list[Any], named: dict[str, Any]) -> list[str]:
         """Return the names of arguments that a call modified."""
-        labels = [f"input {name}" for name in self.names]
-        pairs = zip(labels, arguments, self.values, strict=True)
-        return [
-            *(name for name, new, old in pairs if not same(new, old)),
-            *(
-                f"argument {name}"
-                for name, old in self.kwargs.items()
-                if not same(named[name], old)
-            ),
-        ]
+        changed = []
+        for name, new, old in zip(self.names, arguments, self.values, strict=True):
+            if not same(new, old):
+                changed.append(f"input {name}")
+        for name, old in self.kwargs.items():
+            if not same(named[name], old):
+                changed.append(f"argument {name}")
+        return changed
 
     def reals_of(self, y: Any) -> NDArray:
         """Return the real numbers of the differentiable outputs."""
@@ -365,7 +366,7 @@ class FunctionAtPoint:
         """Return copies of the arguments before and after an input, and of those by name."""
         arguments = self.arguments()
         before, after = arguments[: part.position], arguments[part.position + 1 :]
-        return tuple(before), tuple(after), private(self.kwargs)
+        return tuple(before), tuple(after), self.named()
 
     @property
     def compiled(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from .._core.arrays import is_sparse
 from .._core.protocols import NDArray
 from .analytic import AnalyticDerivative
-from .calls import ADD, WRITE, private
+from .calls import ADD, WRITE
 from .entry_rules import all_agree, least_normal
 from .flatten import WrongFormError, as_outputs, largest_by_segment, norm, real_vector
 from .function_at_point import FunctionAtPoint
@@ -37,7 +37,7 @@ def determinism(subject: FunctionAtPoint, tolerance: float) -> Iterator[str]:
     """
     if subject.adapted.likes is not None:
         # The first call wrote into arrays of NaN.
-        arguments, named = tuple(subject.arguments()), private(subject.kwargs)
+        arguments, named = tuple(subject.arguments()), subject.named()
         subject.calls += 1
         over_zeros = replace(subject.adapted, fill_value=0.0)
         again = subject.reals_of(over_zeros(*arguments, **named))
@@ -51,6 +51,8 @@ def determinism(subject: FunctionAtPoint, tolerance: float) -> Iterator[str]:
     else:
         again = subject.reals_of(subject.call())
     worst = largest_difference(again, subject.base)
+    if worst == 0:
+        return
     sizes = largest_by_segment(_finite(subject.sizes), subject.active_outputs)
     rounding = ROUNDING * subject.eps * sizes
     if worst > tolerance and not all_agree(again, subject.base, tolerance + rounding):
@@ -78,8 +80,7 @@ def memory_order(subject: FunctionAtPoint) -> str | None:
 
 def mutation(name: str, touched: list[str]) -> Iterator[str]:
     """Report the arguments that a function has changed."""
-    if touched:
-        yield f"{name} changes its arguments: {', '.join(touched)}; make it work on a copy"
+    yield f"{name} changes its arguments: {', '.join(touched)}; make it work on a copy"
 
 
 def first_result(d: AnalyticDerivative, random: np.random.Generator) -> tuple[Any, Any]:
@@ -141,8 +142,7 @@ def output_arrays(
 ) -> Iterator[str]:
     """Check that a derivative overwrites its output arrays, or adds to them, as declared."""
     likes, adds = d.call.likes, d.call.adds
-    if likes is None:
-        return
+    assert likes is not None
     last: tuple[Any, ...] = ()
     if d.form != "jac":
         v = _UNIT * direction(d, random)
@@ -152,7 +152,7 @@ def output_arrays(
     held = [_numbers_like(like, random) for like in likes]
     one, two = [a.copy() for a in held], [np.zeros_like(like) for like in likes]
     d.calls += 2
-    named = private(d.subject.kwargs)
+    named = d.subject.named()
     d.call.inner(*arguments, *one, **named)
     d.call.inner(*arguments, *two, **named)
     for before, after, alone in zip(held, one, two, strict=True):

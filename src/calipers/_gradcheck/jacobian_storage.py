@@ -120,7 +120,8 @@ class Rows:
 
     def __init__(self, count: int, size: int) -> None:
         self.shape = count, size
-        self.whole: NDArray | None = None  # the whole matrix, if it is not sparse
+        # The whole matrix, if it is small or not sparse.
+        self.whole = np.zeros(self.shape) if 8 * count * size < _LARGE else None
         # Indices and values of the nonzeros of each block, by its first row.
         self._sparse_blocks: dict[int, tuple[NDArray, NDArray]] = {}
         self._stored = 0
@@ -128,6 +129,9 @@ class Rows:
 
     def fill(self, first: int, last: int, store: Store, step: int = 0) -> None:
         """Call ``store(first row, array for rows)`` for a range of rows, `step` at a time."""
+        if self.whole is not None and not step:
+            store(first, self.whole[first:last])
+            return
         step = max(1, min(step or rows_per_block(self.shape[1]), last - first))
         scratch: NDArray | None = None
         for start in range(first, last, step):

@@ -62,6 +62,8 @@ def one_jac(jac: Any, value_and_jac: Any) -> Any:
 
 def steps_for(count: int, **steps: Any) -> list[dict[str, Any]]:
     """Return a dict of the step options for each differentiable input."""
+    if count == 1:
+        return [steps]
     each = zip(*(for_each(name, value, count) for name, value in steps.items()), strict=True)
     return [dict(zip(steps, values, strict=True)) for values in each]
 
@@ -90,8 +92,10 @@ def _is_pair(bounds: Any) -> bool:
 
 def require_functions(f: Callable[..., Any], **derivatives: Callable[..., Any] | None) -> None:
     """Raise if f or a derivative that is passed is not callable."""
-    supplied = {name: call for name, call in derivatives.items() if call is not None}
-    require_callable(f=f, **supplied)
+    require_callable(f=f)
+    for name, call in derivatives.items():
+        if call is not None:
+            require_callable(**{name: call})
 
 
 def require_seed(seed: Any) -> None:
@@ -103,6 +107,8 @@ def require_seed(seed: Any) -> None:
 
 def positions_of(outputs: Any) -> tuple[int, ...]:
     """Return the positions of outputs as a tuple."""
+    if outputs == ():
+        return ()
     several = np.iterable(outputs) and not isinstance(outputs, str)
     if not several or not all(map(is_integer, outputs)):
         msg = f"nondifferentiable_outputs must be a sequence of positions, got {outputs!r}"
@@ -165,7 +171,13 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise if an option is not valid."""
+        """Raise if an option is not valid; most have their defaults."""
+        for name, value in vars(self).items():
+            if value is not getattr(type(self), name):
+                self._require_valid()
+                return
+
+    def _require_valid(self) -> None:
         require_method(self.method)
         flags = {name: getattr(self, name) for name in _FLAGS}
         # The default of a flag may be None.
@@ -222,7 +234,9 @@ class Settings:
         """Return the method and the steps for each differentiable input."""
         step = self.step if self.eps is None else self.eps
         each = steps_for(count, step=step, scale=self.scale, bounds=self.bounds)
-        return [{"method": self.method, **options} for options in each]
+        for options in each:
+            options["method"] = self.method
+        return each
 
     def chosen(self, available: Container[str], of_library: bool) -> dict[str, bool]:
         """
@@ -234,7 +248,7 @@ class Settings:
         pulls = self.check_backward_ad is not False
         pushes = not of_library if self.check_forward_ad is None else bool(self.check_forward_ad)
         chosen = {"jac": pulls, "vjp": pulls, "jvp": pushes}
-        there = [form for form in chosen if form in available]
+        there = list(filter(available.__contains__, chosen))
         if self.check_forward_ad and "jvp" not in there:
             msg = "check_forward_ad=True needs jvp="
             raise ValueError(msg)
@@ -248,7 +262,7 @@ class Settings:
                 "arrays, need none"
             )
             raise ValueError(msg)
-        if not any(chosen[form] for form in there):
+        if not any(map(chosen.get, there)):
             msg = (
                 f"nothing is left to check of {', '.join(there)}: at least one of "
                 f"check_forward_ad and check_backward_ad must not be False"
@@ -258,6 +272,8 @@ class Settings:
 
     def require_tests(self, checked: Container[str], available: Container[str]) -> None:
         """Raise if an option tests a form that is not checked, or results that are not returned."""
+        if not any(map(vars(self).get, TESTS)):
+            return
         there = {form: switch for form, switch in SWITCHES.items() if form in available}
         options = dict(vars(self))
         if "jvp" in checked:  # whose tangents may be None, as vjp's cotangents

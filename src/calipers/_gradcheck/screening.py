@@ -2,7 +2,6 @@
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,6 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.fixed_step import aligned, lost_step, note_coordinate, perturbation, runs
 from .._derivatives.fixed_step_error import Slopes
-from .._derivatives.function import Problem
 from .._execution.run import WORTH_SHARING_SECONDS, run
 from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.gradcheck import DOUBTS, RESOLVE, SCREEN, SCREEN_COLUMNS
@@ -49,10 +47,10 @@ class Screening:
     calls = Slopes.calls
 
     def __post_init__(self) -> None:
-        base = self.differences.problem.base
-        self.noise = _NOISE * rounding_of(self.differences.subject.sizes, self.differences.eps)
-        self._no_limits = np.full(base.size, np.inf)
-        self.jvp = _compiled_jvp(self.differences, self.jacobians)
+        differences = self.differences
+        self.problem = differences.problem
+        self.noise = _NOISE * rounding_of(differences.subject.sizes, differences.eps)
+        self.jvp = _compiled_jvp(self.jacobians) if differences.compiled else None
         self._begin()
 
     @property
@@ -61,11 +59,11 @@ class Screening:
         return self.jvp is None and self.products is None
 
     def _begin(self) -> None:
-        """Allocate the buffers of one thread before the first is timed."""
+        """Allocate the buffers of one thread."""
         self._at_once = rows_per_block(self.problem.base.size) if self.stores else _AT_ONCE
         self._at_once = max(1, min(self._at_once, self.problem.coordinates))
         self._made: list[_ColumnScreen] = []
-        self._spare = [self._new()]
+        self._spare = [self._new()]  # before the first block is timed
 
     def _new(self) -> "_ColumnScreen":
         screen = (_CompiledScreen if self.differences.compiled else _SlopeScreen)(
@@ -81,10 +79,6 @@ class Screening:
         except IndexError:
             return self._new()
 
-    @property
-    def problem(self) -> Problem:
-        return self.differences.problem
-
     def results(self, count: int) -> tuple[NDArray]:
         """Return an array for the marks of columns."""
         return (np.zeros(count, np.int8),)
@@ -95,18 +89,13 @@ class Screening:
         spare = self._spare  # that of before, should this be begun anew meanwhile
         screen = self._taken()
         try:
-            for first, part in self._parts(marks):
-                screen(start + first, part)
+            for first in range(0, len(marks), self._at_once):
+                screen(start + first, marks[first : first + self._at_once])
         except Exception as error:
             if self.jvp is None:
                 raise
             raise SpoiledError from error
         spare.append(screen)
-
-    def _parts(self, marks: NDArray) -> Iterator[tuple[int, NDArray]]:
-        """Yield blocks of columns that are screened together, and where they begin."""
-        for first in range(0, len(marks), self._at_once):
-            yield first, marks[first : first + self._at_once]
 
     def begin_anew(self) -> None:
         """Forget all results, and compute columns of the Jacobian outside of the kernels."""
@@ -115,8 +104,9 @@ class Screening:
 
     def measure(self) -> None:
         """Record the row norms that were accumulated during screening."""
-        for screen in self._made:
-            np.maximum(self.sizes.rows, screen.by_row.view(float), out=self.sizes.rows)
+        if not self.sizes.is_complete:
+            for screen in self._made:
+                np.maximum(self.sizes.rows, screen.by_row.view(float), out=self.sizes.rows)
 
     @property
     def taken(self) -> int:
@@ -126,7 +116,7 @@ class Screening:
     @property
     def suffices(self) -> bool:
         """Whether the final row norms clear the columns marked WAITING."""
-        return all(bool(np.all(screen.needs <= self.sizes.rows)) for screen in self._made)
+        return all((screen.needs <= self.sizes.rows).all() for screen in self._made)
 
     def is_clear(self, marks: NDArray) -> bool:
         """Return True if products leave no column in doubt, except for rows that are too small."""
@@ -147,7 +137,8 @@ class Screening:
         """Judge columns from `start` by slopes that workers have computed."""
         screen = self._taken()
         assert isinstance(screen, _SlopeScreen)
-        for first, part in self._parts(marks):
+        for first in range(0, len(marks), self._at_once):
+            part = marks[first : first + self._at_once]
             right, left, status = (array[first : first + len(part)] for array in slopes)
             screen.judge(start + first, right, left, status, part)
         marks[marks == VAGUE] = DOUBTED  # here f is not at hand
@@ -171,21 +162,17 @@ class Screening:
 
     def criteria(self, columns: slice | NDArray) -> ColumnCriteria:
         """Return the criteria of the kernels for columns of this input."""
-        rule, sizes = self.rule, self.sizes
-        rows = sizes.rows if sizes.is_complete else self._no_limits
-        column_sizes = sizes.columns[self.differences.part.start : self.differences.part.stop]
+        rule, sizes, differences = self.rule, self.sizes, self.differences
+        rows = sizes.rows if sizes.is_complete else np.full(len(self.noise), np.inf)
+        column_sizes = sizes.columns[differences.part.start : differences.part.stop][columns]
         numbers = rule.rtol, rule.atol, rule.share, rule.bend
-        return ColumnCriteria(
-            rows, column_sizes[columns], *numbers, self.noise, self.differences.steps[columns]
-        )
+        return ColumnCriteria(rows, column_sizes, *numbers, self.noise, differences.steps[columns])
 
 
-def _compiled_jvp(
-    differences: FiniteDifferences, jacobians: dict[str, Jacobian]
-) -> UnitVectors | None:
+def _compiled_jvp(jacobians: dict[str, Jacobian]) -> UnitVectors | None:
     """Return the jvp that kernels can call for columns of the Jacobian, or None."""
     one, *others = jacobians.values()
-    if not differences.compiled or others or not isinstance(one, Pushed):
+    if others or not isinstance(one, Pushed):
         return None
     return None if one.units.loop is None else one.units
 
@@ -224,12 +211,14 @@ class _SlopeScreen(_ColumnScreen):
     def __init__(self, screening: Screening, count: int) -> None:
         super().__init__(screening, count)
         base = screening.problem.base
-        right, left = (np.empty((count, base.size), base.dtype) for _ in range(2))
+        right, left = np.empty((2, count, base.size), base.dtype)
         self._space = right, left, np.empty(count, np.int8)
         self._none = np.zeros_like(base)
 
     def __call__(self, start: int, marks: NDArray) -> None:
-        right, left, status = (array[: len(marks)] for array in self._space)
+        right, left, status = self._space
+        if len(marks) < len(status):
+            right, left, status = right[: len(marks)], left[: len(marks)], status[: len(marks)]
         self.screening.differences.slopes(start, (right, left, status))
         analytic = self.judge(start, right, left, status, marks)
         if (marks == VAGUE).any():
@@ -239,10 +228,8 @@ class _SlopeScreen(_ColumnScreen):
         self, start: int, right: NDArray, left: NDArray, status: NDArray, marks: NDArray
     ) -> NDArray:
         """Judge by slopes, and return columns of the Jacobian."""
-        analytic, criteria = (
-            self.analytic(start, len(marks)),
-            self.screening.criteria(_from(start, marks)),
-        )
+        analytic = self.analytic(start, len(marks))
+        criteria = self.screening.criteria(_from(start, marks))
         SCREEN[right.dtype](
             analytic, right, left, self._none, criteria, marks, self.needs, self._stretches
         )
@@ -332,21 +319,18 @@ def _from(start: int, marks: NDArray) -> slice:
     return slice(start, start + len(marks))
 
 
-def screen_columns(screening: Screening) -> NDArray:
-    """Return the mark of each column."""
-    return _marks(screening, 0, screening.problem.coordinates)
-
-
 def rescreen_waiting(screening: Screening, marks: NDArray) -> None:
     """Screen WAITING columns again if the row norms turned out to be too small."""
     if not screening.suffices:
         waiting = np.flatnonzero(marks == WAITING)
         for part in runs(waiting):
             columns = waiting[part]
-            marks[columns] = _marks(screening, int(columns[0]), len(columns))
+            marks[columns] = screen_columns(screening, int(columns[0]), len(columns))
 
 
-def _marks(screening: Screening, start: int, count: int) -> NDArray:
+def screen_columns(screening: Screening, start: int = 0, count: int | None = None) -> NDArray:
+    """Return the marks of all columns, or of some from `start`."""
+    count = screening.problem.coordinates if count is None else count
     with contextlib.suppress(SpoiledError):
         marks = _screen_by_policy(screening, start, count)
         if screening.jvp is None or screening.jvp.record_calls(count):
@@ -358,12 +342,14 @@ def _marks(screening: Screening, start: int, count: int) -> NDArray:
 def _screen_by_policy(screening: Screening, start: int, count: int) -> NDArray:
     """Screen columns by the execution policy: in threads, here, or by workers."""
     differences = screening.differences
-    seconds = 2 * count * differences.subject.seconds  # at most: a compiled loop takes less
-    concurrent = all(j.concurrent for j in screening.jacobians.values())
-    if differences.policy.is_local and concurrent and seconds > WORTH_SHARING_SECONDS:
-        return run(screening, count, start=start)[0]
     (marks,) = screening.results(count)
     if differences.policy.is_local:
+        seconds = 2 * count * differences.subject.seconds  # at most: a compiled loop takes less
+        concurrent = seconds > WORTH_SHARING_SECONDS and all(
+            jacobian.concurrent for jacobian in screening.jacobians.values()
+        )
+        if concurrent:
+            return run(screening, count, start=start)[0]
         screening(start, (marks,))
         return marks
 

@@ -157,6 +157,8 @@ class CheckOutcome:
     def failures(self) -> tuple[Entry, ...]:
         """Entries that do not pass, the worst first."""
         entries = self.entries
+        if not entries.rows:
+            return ()
         result, scales = [], entries.scales
         for column, row, form, verdict, (analytic, right, error) in zip(
             entries.columns,
@@ -206,6 +208,8 @@ class CheckOutcome:
     @property
     def blocks(self) -> tuple[str, ...]:
         """Descriptions of wrong blocks as a whole."""
+        if not self.failures:
+            return ()
         return tuple(self._of_block(key, text) for key, text in self._causes_of_blocks.items())
 
     @property
