@@ -28,6 +28,9 @@ _LARGEST = 2.0**300  # values of f whose squares do not overflow
 ORDERS = 3  # samples of a scale; a slope is extrapolated from one, two or three of them
 # Samples of the first pass, by which most columns are decided: below |x|, and far below it.
 N_PROBES = 3
+# By which noise of so few samples may be too small: where a normal number is 4, Student's t with 6
+# degrees of freedom is 8.
+_FEW_SAMPLES = 2.0
 FIRST_PASS = np.array([1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32])
 _D_NOISE, _E_NOISE = 0.5**0.5, 1.5**0.5  # standard deviations of both parts, in that of f
 
@@ -156,6 +159,23 @@ def _lever(weights: list[NDArray], span: NDArray, sided: bool = False) -> NDArra
     return np.asarray(np.sqrt(square))[:, :, None]
 
 
+def _truncation(slopes: NDArray, u: NDArray, order: int) -> NDArray:
+    """
+    Return the error of slopes that are extrapolated from differences with errors in u, u**2, ...
+
+    It follows from the change to the next shorter scale, which may be small by chance, but not
+    where the one before says otherwise.
+    """
+    changes = np.abs(slopes[:, 1:] - slopes[:, :-1])
+    changes[~np.isfinite(changes)] = 0.0  # a scale beyond the last sample, or out of f's domain
+    first, falls = u[:, 1:] / u[:, :-1], u[:, order:] / u[:, :-order]
+    changes /= (1 - first[:, : changes.shape[1]])[:, :, None]
+    error = np.zeros(slopes.shape)
+    error[:, :-1] = changes
+    error[:, 1:] = np.fmax(error[:, 1:], falls[:, :, None] * changes)
+    return error
+
+
 def _steps_between(slopes: NDArray) -> NDArray:
     """Return the difference of each scale from the next shorter one; 0 for the shortest."""
     steps = np.zeros(slopes.shape)
@@ -205,7 +225,8 @@ def measure(
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
         noise = _floored(noise, dead, size, eps * largest / unit, parts)
         tiny = np.finfo(np.float64 if eps < T.coarse_eps else np.float32).tiny
-        local = np.fmax(noise[:, None], T.rounding * eps * np.fmax(sizes, tiny / unit))
+        sure = noise * _FEW_SAMPLES if few else noise
+        local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, tiny / unit))
         count = t.shape[1] - ORDERS + 1
         missing = np.isnan(t[:, ORDERS - 1 :])
         slope = error = np.empty(0)
@@ -213,7 +234,10 @@ def measure(
             weights = lagrange(_shifted(u, order))
             by_order = _combined(weights, d)
             lever = T.multiple * _lever(weights, span[:, :, 0], sided)
-            unsure = T.truncation * _steps_between(by_order) + lever * _cut(local, by_order)
+            unsure, by_noise = _truncation(by_order, u, order), lever * _cut(local, by_order)
+            # No scale before the first says whether its change to the next is small by chance.
+            unsure[:, :1] = np.fmax(unsure[:, :1], by_noise[:, 1:2])
+            unsure += by_noise
             by_order, unsure = by_order[:, :count], unsure[:, :count]
             unsure[~(np.isfinite(by_order) & np.isfinite(unsure))] = np.inf
             unsure[missing] = np.inf

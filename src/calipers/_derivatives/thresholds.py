@@ -13,9 +13,6 @@ class Thresholds:
     multiple : float
         Standard deviations of the noise in the error of a slope: the best of some fifty scales is
         taken, and each is normally off by less (one in 16 000 by more).
-    truncation : float
-        Error of a central difference in units of its change when the step is halved:
-        1 + 1/4 + 1/16 + ... = 4/3.
     noise_samples : int
         The shortest steps at which f changes that its noise is the root mean square of. Two
         residuals each; fewer are too few to trust, more are as long as x in float32.
@@ -55,7 +52,6 @@ class Thresholds:
     """
 
     multiple: float = 4.0
-    truncation: float = 4 / 3
     noise_samples: int = 8
     rounding: float = 0.3
     pooled_outputs: int = 3
