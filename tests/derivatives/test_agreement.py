@@ -13,6 +13,7 @@ from calipers._derivatives.agreement import (
 )
 from calipers._derivatives.agreement import NONSMOOTH_VERDICT as NONSMOOTH
 from calipers._derivatives.scales import Scales
+from calipers._derivatives.thresholds import THRESHOLDS
 from calipers._kernels.differences import ALIASED, CONVERGED, NOISY, NONFINITE
 from calipers._kernels.differences import NONSMOOTH as NONSMOOTH_STATUS
 
@@ -48,12 +49,14 @@ def table(
 
     return Scales(
         by_scale(t),
+        by_scale(t),
         by_scale(slope),
         by_scale(error),
         by_scale(gap),
         by_scale(gap_error),
         (by_scale(even), by_scale(odd)),
         by_output(noise),
+        by_output(noise) > THRESHOLDS.noisy * by_output(rounding),
         by_output(still),
         by_output(change),
         by_output(inner),

@@ -297,10 +297,10 @@ def _some(survey: Survey, which: NDArray) -> Survey:
     )
 
 
-def rounding_of_constants(base: NDArray, states: NDArray, eps: float) -> NDArray:
+def rounding_of_constants(base: NDArray, states: NDArray, eps: float, power: int = 1) -> NDArray:
     """Return the errors of slopes of 0, of outputs that do not change at any step."""
     size = np.fmax(np.abs(base), np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
-    longest = states["length"] * states["top"] / 2
+    longest = states["length"] * (states["top"] / 2) ** power
     return np.asarray(THRESHOLDS.multiple * eps * size / longest[:, None])
 
 
@@ -322,7 +322,7 @@ def extrapolate(
             length = states["length"][which, None]
             # Where f does not change, its rounding may hide a slope.
             values[which] = 0.0
-            errors[which] = rounding_of_constants(base, states[which], eps)
+            errors[which] = rounding_of_constants(base, states[which], eps, power)
             # An output may be there because it changes along another direction.
             changes = scales.change > 0
             entries = np.ix_(which, outputs)

@@ -70,8 +70,7 @@ class Estimates:
 
     def status(self, s: Scales) -> NDArray:
         """Return the status of each direction: the most severe of its outputs."""
-        noisy = s.noise > T.noisy * s.rounding
-        status = np.where(noisy & (s.change > 0), NOISY, CONVERGED)
+        status = np.where(s.noisy & (s.change > 0), NOISY, CONVERGED)
         status = np.where(self.gap > 0, NONSMOOTH, status)
         status = np.where(self.scattered, ALIASED, status)
         status = np.where(np.isfinite(self.value) & np.isfinite(self.error), status, NONFINITE)
@@ -129,21 +128,21 @@ def estimate(s: Scales) -> Estimates:
         agree[:, :-1] &= agree[:, 1:] & step
         agree[:, -1] = False
         other = _take(off, np.where(agree, s.error, np.inf).argmin(axis=1))
-        to_it = jumps & (departure <= 2 * T.kink * other[:, None] * s.t)
+        to_it = jumps & (departure <= 2 * T.kink * other[:, None] * s.span)
         scattered = agree.any(axis=1) & to_it.any(axis=1) & (kink < 0)
         error = np.where(scattered, np.fmax(error, other), error)
         error = np.fmax(error, _excess(s, value, scale))
-        gap_at_x, gap_error = _gap_at_x(s)
+        gap, gap_error = gap_at_x(s)
         kink = np.where(jumps.any(axis=1), kink, -1)
-    return Estimates(value, error, scale, contradicted, kink, scattered, gap_at_x, gap_error)
+    return Estimates(value, error, scale, contradicted, kink, scattered, gap, gap_error)
 
 
 def _is_straight(s: Scales, scale: NDArray) -> NDArray:
     """Return True where f within |x| is on the line of a longer scale, and has no kink between."""
     odd, inside = s.departure[1], s.t <= s.inner[:, None]
     noise = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
-    off = np.abs(odd - _take(s.slope, scale)[:, None] * s.t)
-    on_line = ((off <= noise + _take(s.error, scale)[:, None] * s.t) | ~inside).all(axis=1)
+    off = np.abs(odd - _take(s.slope, scale)[:, None] * s.span)
+    on_line = ((off <= noise + _take(s.error, scale)[:, None] * s.span) | ~inside).all(axis=1)
     between = (np.arange(s.slope.shape[1])[None, :, None] >= scale[:, None]) & ~inside
     bent = between & (np.abs(s.gap) > T.kink * s.gap_error)
     return np.asarray(on_line & ~bent.any(axis=1))
@@ -155,7 +154,7 @@ def _departures(
     """Return how far f is off its line at each step, and where that grows from one to the next."""
     even, odd = s.departure
     count = s.slope.shape[1]
-    departure = np.abs(even) + np.abs(odd - value[:, None] * s.t)
+    departure = np.abs(even) + np.abs(odd - value[:, None] * s.span)
     floor = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
     growth, before = np.ones_like(departure), np.ones_like(departure)
     growth[:, :-1] = departure[:, :-1] / (departure[:, 1:] + floor)
@@ -176,14 +175,14 @@ def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
     f has structure that longer steps jump over.
     """
     number = np.arange(s.slope.shape[1])[None, :, None] - scale[:, None]
-    relative = np.abs(s.departure[1] / s.t - value[:, None])
+    relative = np.abs(s.departure[1] / s.span - value[:, None])
     expected = np.where((number >= 0) & (number < 3), relative, 0.0).max(axis=1)[:, None]
-    relative = relative - T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.t
+    relative = relative - T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span
     more = (number >= 3) & (relative > T.kink * expected)
     return np.where(more, relative, 0.0).max(axis=1)
 
 
-def _gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
+def gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
     """Return half the jump of the slope at x, or 0, and its error."""
     contradicted = contradicted_scales(s.gap, s.gap_error)
     error = np.where(contradicted, np.inf, s.gap_error)

@@ -46,6 +46,8 @@ class Scales:
     ----------
     t : ndarray, (directions, scales, 1)
         The longest step of each scale; NaN where there is none.
+    span : ndarray, (directions, scales, 1)
+        By what the slope is multiplied there: t, or its square for second derivatives.
     slope, error : ndarray
         The mean of both one-sided slopes, and its error; inf where f is not finite.
     gap, gap_error : ndarray
@@ -55,6 +57,8 @@ class Scales:
         where the step is not rounded.
     noise : ndarray
         The standard deviation of the noise of f.
+    noisy : ndarray of bool
+        Whether that is more than the rounding of f and of its changes within the size of x.
     still : ndarray
         The longest step up to which f does not change; 0 if it changes at the shortest.
     change : ndarray
@@ -68,12 +72,14 @@ class Scales:
     """
 
     t: NDArray
+    span: NDArray
     slope: NDArray
     error: NDArray
     gap: NDArray
     gap_error: NDArray
     departure: tuple[NDArray, NDArray]
     noise: NDArray
+    noisy: NDArray
     still: NDArray
     change: NDArray
     inner: NDArray
@@ -197,7 +203,7 @@ def measure(
     sided: bool = False,
     few: bool = False,
     power: int = 1,
-    largest: float = 1.0,
+    greatest: float = 1.0,
     unit: NDArray | float = 1.0,
 ) -> Scales:
     """
@@ -205,7 +211,7 @@ def measure(
 
     `eps` is the spacing of the format of f at 1, and `parts` the number of consecutive outputs that
     are rounded together. If `sided`, f was sampled on one side only. `few`: only the first pass.
-    `largest` is the largest output that f has, or 1 if that is more. The values of f are in units
+    `greatest` is the largest output that f has, or 1 if that is more. The values of f are in units
     of `unit`.
     """
     t, width, above, below = samples
@@ -223,7 +229,7 @@ def measure(
         size = np.abs(base)
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
-        noise = _floored(noise, dead, size, eps * largest / unit, parts)
+        noise = _floored(noise, dead, size, eps * greatest / unit, parts)
         tiny = np.finfo(np.float64 if eps < T.coarse_eps else np.float32).tiny
         sure = noise * _FEW_SAMPLES if few else noise
         local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, tiny / unit))
@@ -254,15 +260,20 @@ def measure(
         gap_error[~(np.isfinite(gap) & np.isfinite(gap_error))] = np.inf
         gap_error[missing] = np.inf
         unmoved = ((change == 0) | np.isnan(step))[:, ::-1]
+        within = finite & (step <= inner[:, None, None])
+        largest = np.where(within, change, 0.0).max(axis=1, initial=0)
+        noisy = noise > T.noisy * eps * np.fmax(size, largest)
         still = np.where(np.logical_and.accumulate(unmoved, axis=1)[:, ::-1], step, 0.0)
     return Scales(
         step[:, :count],
+        span[:, :count],
         slope,
         error,
         gap,
         gap_error,
-        (even[:, :count], (d * step)[:, :count]),
+        (even[:, :count], odd[:, :count]),
         noise,
+        noisy,
         np.fmax.reduce(still, axis=1),
         np.fmax.reduce(np.where(finite, change, 0.0), axis=1),
         inner[:, None],
@@ -293,6 +304,30 @@ def _broken(
         jumps = np.abs(limits[0] - limits[1]) > T.visible * spread
         jumps |= above_limit & below_limit
     return np.asarray(broken | (jumps & (count >= T.noise_samples) & (not sided)))
+
+
+def with_curvature_gaps(s: Scales, samples: Samples, eps: float) -> Scales:
+    """
+    Return scales whose gaps are the derivatives of slopes by the step, extrapolated to 0.
+
+    Slopes of a smooth f depend on the square of the step. A jump of the second derivative is four
+    times that derivative.
+    """
+    t, width, above, below = samples
+    with np.errstate(all="ignore"):
+        span, steps = width / 2, t[:, :-1] - t[:, 1:]
+        d = (above - below) / width[:, :, None]
+        by_step = (d[:, :-1] - d[:, 1:]) / steps[:, :, None]
+        weights = lagrange(_shifted(t[:, :-1] + t[:, 1:], 2))
+        gap = _combined(weights, by_step)
+        first, last = (w / part for w, part in zip(weights, _shifted(steps, 2), strict=True))
+        lever = T.multiple * _lever([first, last - first, -last], span)
+        sizes = np.fmax(np.abs(above), np.abs(below))[:, : gap.shape[1]]
+        local = np.fmax(s.noise[:, None], T.rounding * np.fmax(eps * sizes, s.rounding[:, None]))
+        error = _steps_between(gap) + lever * local
+        error[~(np.isfinite(gap) & np.isfinite(error))] = np.inf
+        error[t[:, : gap.shape[1]] > s.inner] = np.inf  # kinks farther than x is large are not at x
+    return replace(s, gap=gap, gap_error=error)
 
 
 def units_of(samples: Samples, base: NDArray, parts: int) -> NDArray | None:
