@@ -48,7 +48,9 @@ STATE = np.dtype(
 )
 # Differences are one-sided if a bound is nearer than this, in units of t or of the other room.
 _NARROW = 2.0**-10
-_LEAST_GRAINS = 4.0  # spacings of x in the shortest step: rounding x + t then leaves two bits of t
+# Spacings of x in the shortest step, so that rounding x + t leaves two bits of t; fewer if bounds
+# leave few.
+_LEAST_GRAINS = 4.0
 LEAST_SAMPLES = ORDERS + 2  # steps in a table, some of which may be missing
 _TINY = np.finfo(float).tiny
 _ENTRIES = 1 << 10  # entries of the Jacobian that are measured together
@@ -82,9 +84,10 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
         usable = np.isfinite(x) & (x != 0)
         # A power of two, so that steps are exact; not so small that they would vanish.
         natural = np.exp2(np.floor(np.log2(np.fmax(size, tiny / steps.eps))))
-        natural = np.where(usable, natural, 1.0)
+        room = np.fmax(steps.highs - x, x - steps.lows) if steps.lows.size else np.inf
+        narrow = np.exp2(np.floor(np.log2(np.fmin(room, 1.0))))  # next to 0
+        natural = np.where(usable, natural, np.where(narrow > 0, narrow, 1.0))
         length = np.where(given < 0, natural, given)
-        states["grain"] = np.where(length > 0, steps.eps * size / length, steps.eps)
         up = down = np.full(x.shape, np.inf)
         if steps.lows.size:
             up, down = (steps.highs - x) / length, (x - steps.lows) / length
@@ -92,12 +95,14 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
         sided = limit < _NARROW * np.fmin(1.0, np.fmax(up, down))
         states["one_sided"] = np.where(sided, np.where(up >= down, 1, -1), 0)
         limit = np.where(sided, np.fmax(up, down), limit)
+        grain = steps.eps * np.where(usable & (length > 0), natural / length, 1.0)
+        states["grain"] = grain
         # Fixed lengths hold: 0.25 of them is the longest step.
         top = np.where(size > 0, np.fmax(1 / length, 1.0), 1.0)
         top = np.full(x.shape, 0.5) if steps.is_explicit else top
+        fits = (length > 0) & (limit >= 2 ** (ORDERS - 1) * states["grain"])
+        fits &= limit * length >= 2**ORDERS * tiny
     states["length"] = length
-    fits = (length > 0) & (limit >= 2 ** (ORDERS + 1) * _LEAST_GRAINS * states["grain"])
-    fits &= limit > 0
     states["limit"] = np.where(fits, limit, 0.0)
     states["top"] = np.fmin(top, 2 * limit)
     status = np.where(fits, NOISY if steps.narrow else CONVERGED, BOUNDED)
@@ -118,7 +123,9 @@ def _sequence(states: NDArray, first: bool) -> NDArray:
     They begin at the length, and before it at 1 if x is small: it may be added to larger numbers.
     """
     inner = np.fmin(states["top"], 1.0)[:, None] * FRACTIONS[:INNER]
-    least = _LEAST_GRAINS * states["grain"][:, None]
+    grain = states["grain"][:, None]
+    room = states["limit"][:, None] / 2.0 ** (ORDERS + 1)
+    least = np.fmin(_LEAST_GRAINS * grain, np.fmax(room, grain))
     if first:
         inner = inner[:, FIRST_PASS]
     outer = states["top"][:, None] * FRACTIONS[: N_PROBES if first else OUTER]
