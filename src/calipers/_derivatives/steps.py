@@ -52,6 +52,7 @@ def require_method(method: Any) -> None:
 
 
 _NONE = np.empty(0)
+_FEW_COORDINATES = 8  # coordinates that are tabulated without a kernel
 _TASK_COORDINATES = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
 _SMALL_X = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
 FEWEST_BITS = 7  # least fraction bits for which a step sequence has three levels
@@ -122,10 +123,10 @@ class Steps:
     ) -> None:
         """Fill the table and status of coordinates from `start`."""
         coords = as_real_vector(x)
-        # Dtypes without a kernel use the same function, uncompiled.
-        compiled = coords.dtype.char in "fd"
-        call = TABULATE[coords.dtype] if compiled else tabulate
         count = len(status)
+        # Few coordinates take less time than compilation, and some dtypes have no kernel.
+        compiled = coords.dtype.char in "fd" and count > _FEW_COORDINATES
+        call = TABULATE[coords.dtype] if compiled else tabulate
 
         def fill(first: int, last: int) -> None:
             cell = np.empty(1, coords.dtype)
