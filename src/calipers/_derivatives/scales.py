@@ -392,6 +392,9 @@ def _noise(
     changes = (change != 0) & finite
     order = np.cumsum(changes[:, ::-1], axis=1)[:, ::-1]  # 1 at the shortest
     chosen = changes & (order <= (N_PROBES if few else T.noise_samples))
+    # The longest steps, of which nothing is predicted, count only if there are no others.
+    enough = chosen[:, ORDERS:].sum(axis=1) >= N_PROBES
+    chosen[:, :ORDERS] &= ~enough[:, None]
     count = chosen.sum(axis=1)
     squares = np.where(chosen, residual * residual, 0.0).sum(axis=1)
     return np.sqrt(squares / np.fmax(count, 1)), count == 0
