@@ -334,7 +334,7 @@ def test_none_is_a_gradient_of_zeros():
     x = np.array([1.0, 2.0, 3.0])
     assert calipers.gradcheck(f, (given, x), vjp=vjp).shape == (3, 3 + 2 + 3 + 3)
     report = checked(calipers.gradcheck, f, (given, x), vjp=lambda p, x, w: (None, w * p["w"]))
-    assert "/ d in[0]['w'][0] is wrong" in report.reason
+    assert "/ d in[0]['w'][2] is wrong" in report.reason
     # What has no gradient may be left out where there is none to be had.
     settings = {"w": np.ones(3), "n": 3, "betas": [0.9, 0.999], "name": "adam", "shape": (2, 3)}
     assert calipers.gradcheck(f, (settings, x), vjp=lambda p, x, w: ({"w": w * x}, w * p["w"]))

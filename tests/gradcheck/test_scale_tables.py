@@ -209,7 +209,8 @@ def flag(entries, excess, verdict=0):
         return replace(CONSTANT, analytic=excess[i])
 
     same = np.full(len(excess), verdict)
-    entries.add(count, count, "jac", same, excess, excess, excess, excess, made)
+    severity = np.stack((excess, excess), axis=1)
+    entries.add(count, count, "jac", same, excess, excess, excess, severity, made)
     return len(tables)
 
 
@@ -229,6 +230,15 @@ def test_the_excess_of_an_entry():
     rule = Rule(0.0, 0.5, 1.0, 1.0, False, 0.0)
     excess = rule.excess(*np.array([(3.0, 2, 0), (3, 2, 1), (1, 0, 0), (np.nan, 1, 0)]).T)
     assert excess.tolist() == [1, 0.5, np.inf, np.inf]
+
+
+def test_entries_that_are_about_as_wrong_come_in_order_of_their_differences():
+    factors = np.array([1, 3, 3, 2, 1e3, 1])
+    wrong = np.diag(factors * [2, 2, 2, 2, 1.5, 2])
+    x = np.linspace(1, 2, 6)  # errors differ
+    report = gradcheck(lambda x: factors * x, x, jac=lambda x: wrong, raise_exception=False)
+    assert [e.row for e in report.failures] == [1, 2, 3, 0, 5, 4]
+    assert report.worst.scales is not None
 
 
 def relu(x):

@@ -57,6 +57,7 @@ _ROUGH = 0.005  # of the value, from which on an error is as random as noise
 _BY_CHANCE = 64.0  # times that an error may be too small by chance
 _SUPPORT_RATIO = 0.1  # share of the difference within which a plain slope confirms the derivative
 _NEAR = 0.25  # the same share for slopes by very short steps
+_SEVERITIES = 128  # numbers between powers of two to which the severity of entries is rounded
 _IN_A_ROW = 3  # consecutive step sizes at which noise does not agree by chance
 
 
@@ -90,6 +91,20 @@ class Rule:
             allowed = self.atol + self.rtol * np.abs(numerical) + error
             ratio = np.abs(analytic - numerical) / allowed
         return np.where(np.isnan(ratio), np.inf, ratio)
+
+    def severity(self, analytic: NDArray, numerical: NDArray, error: NDArray) -> NDArray:
+        """
+        Return the excess of entries, and their differences, as columns.
+
+        They are rounded, since neither digits of errors nor those of tolerances make one entry
+        worse than another.
+        """
+        excess = self.excess(analytic, numerical, error)
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(analytic - numerical)
+        both = np.stack((excess, np.where(np.isnan(difference), np.inf, difference)), axis=-1)
+        fraction, power = np.frexp(both)
+        return np.asarray(np.ldexp(np.round(fraction * _SEVERITIES), power))
 
     def is_nothing(self, sizes: NDArray, natural: NDArray) -> NDArray:
         """Return True for sizes far less than the tolerance would be at a natural size."""

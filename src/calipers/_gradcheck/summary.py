@@ -39,8 +39,8 @@ class FlaggedEntries:
     verdicts: list[str] = field(default_factory=list)
     values: list[tuple[float, float, float]] = field(default_factory=list)
     numerical: dict[int, NDArray] = field(default_factory=dict)  # by column
-    # By verdict: the excess of the worst entries, their column, row and form, and their scales.
-    worst: dict[str, list[tuple[float, tuple[int, int, str], ScaleTable]]] = field(
+    # By verdict: the severity of the worst entries, their column, row and form, and their scales.
+    worst: dict[str, list[tuple[list[float], tuple[int, int, str], ScaleTable]]] = field(
         default_factory=dict
     )
     largest_error: float = 0.0
@@ -62,13 +62,13 @@ class FlaggedEntries:
         analytic: NDArray,
         numerical: NDArray,
         error: NDArray,
-        excess: NDArray | None = None,
+        severity: NDArray | None = None,
         table: Callable[[int], ScaleTable | None] = lambda _: None,
     ) -> None:
         """
         Count entries by verdict, and store those that do not pass.
 
-        `table` returns the scales of one of them, of which the worst by `excess` are stored.
+        `table` returns the scales of one of them, of which the worst by `severity` are stored.
         """
         for k, verdict in enumerate(VERDICTS):
             (which,) = np.nonzero(verdicts == k)
@@ -81,18 +81,18 @@ class FlaggedEntries:
                 self.forms.append(form)
                 self.verdicts.append(verdict)
                 self.values.append((float(analytic[i]), float(numerical[i]), float(error[i])))
-            if excess is None:
+            if severity is None:
                 continue
             worst = self.worst.setdefault(verdict, [])
-            for i in which[np.argsort(-excess[which], kind="stable")[:_MAX_TABLES]].tolist():
-                full = len(worst) == _MAX_TABLES
-                if full and excess[i] <= worst[-1][0]:
+            for i in which[_worst_first(severity[which])[:_MAX_TABLES]].tolist():
+                size = severity[i].tolist()
+                if len(worst) == _MAX_TABLES and size <= worst[-1][0]:
                     break
                 scales = table(i)
                 if scales is not None:
                     entry = int(columns[i]), int(rows[i]), form
-                    worst[_MAX_TABLES - 1 :] = [(float(excess[i]), entry, scales)]
-                    worst.sort(key=lambda item: -item[0])
+                    worst[_MAX_TABLES - 1 :] = [(size, entry, scales)]
+                    worst.sort(key=lambda item: item[0], reverse=True)  # equal ones stay in order
 
     @property
     def scales(self) -> dict[tuple[int, int, str], ScaleTable]:
@@ -160,17 +160,13 @@ class CheckOutcome:
         if not entries.rows:
             return ()
         result, scales = [], entries.scales
-        for column, row, form, verdict, (analytic, right, error) in zip(
-            entries.columns,
-            entries.rows,
-            entries.forms,
-            entries.verdicts,
-            entries.values,
-            strict=True,
+        numbers = np.array(entries.values).T
+        about = entries.columns, entries.rows, entries.forms, entries.verdicts, entries.values
+        for column, row, form, verdict, (analytic, right, error), excess in zip(
+            *about, self.rule.excess(*numbers).tolist(), strict=True
         ):
             out = _part_of(self.subject.active_outputs, row)
             part = _part_of(self.subject.active, column)
-            excess = self.rule.excess(*map(np.asarray, (analytic, right, error)))
             result.append(
                 Entry(
                     verdict,
@@ -182,14 +178,15 @@ class CheckOutcome:
                     analytic,
                     right,
                     error,
-                    float(excess),
+                    excess,
                     row,
                     column,
                     f"d {out.element(row)} / d {part.element(column)}",
                     scales.get((column, row, form)),
                 )
             )
-        return tuple(sorted(result, key=lambda e: (-_weight(e), -e.excess)))
+        order = _worst_first(self.rule.severity(*numbers)).tolist()
+        return tuple(sorted((result[k] for k in order), key=_weight, reverse=True))
 
     @cached_property
     def _causes(self) -> BlockDiagnosis:
@@ -391,6 +388,11 @@ class CheckOutcome:
                 available = max(steps.highs[column] - x, x - steps.lows[column])
                 return bool(available <= _FEW * max(np.spacing(abs(x)), differences.eps * abs(x)))
         return False
+
+
+def _worst_first(severity: NDArray) -> NDArray:
+    """Return the order of entries by their severity; equal ones stay in order."""
+    return np.lexsort((-severity[:, 1], -severity[:, 0]))
 
 
 def _are_nan(entry: Entry) -> bool:

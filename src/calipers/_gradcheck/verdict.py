@@ -106,9 +106,9 @@ class RefinedColumns:
             unknown = verdict == _AT(INCONCLUSIVE)
             sizes.doubt(rows[unknown], self.numbers[k[unknown]], error[unknown])
             entries.count[PASS] += every.size - len(rows)
-            excess = screening.rule.excess(claim, value, error)
+            severity = screening.rule.severity(claim, value, error)
             table = partial(self._scales_of, every, k, rows)
-            entries.add(self.numbers[k], rows, name, verdict, claim, value, error, excess, table)
+            entries.add(self.numbers[k], rows, name, verdict, claim, value, error, severity, table)
 
     def _scales_of(
         self, every: NDArray, columns: NDArray, rows: NDArray, i: int
