@@ -48,8 +48,8 @@ STATE = np.dtype(
 )
 # Differences are one-sided if a bound is nearer than this, in units of t or of the other room.
 _NARROW = 2.0**-10
-# Spacings of x in the shortest step, so that rounding x + t leaves two bits of t; fewer if bounds
-# leave few.
+# Spacings of x in the shortest step, so that rounding x + t leaves two bits of t; fewer if steps
+# are short.
 _LEAST_GRAINS = 4.0
 LEAST_SAMPLES = ORDERS + 2  # steps in a table, some of which may be missing
 _TINY = np.finfo(float).tiny
@@ -122,13 +122,13 @@ def _sequence(states: NDArray, first: bool) -> NDArray:
 
     They begin at the length, and before it at 1 if x is small: it may be added to larger numbers.
     """
-    inner = np.fmin(states["top"], 1.0)[:, None] * FRACTIONS[:INNER]
-    grain = states["grain"][:, None]
-    room = states["limit"][:, None] / 2.0 ** (ORDERS + 1)
+    top, grain = states["top"][:, None], states["grain"][:, None]
+    room = top / 2.0 ** (ORDERS + 2)
     least = np.fmin(_LEAST_GRAINS * grain, np.fmax(room, grain))
-    if first:
-        inner = inner[:, FIRST_PASS]
-    outer = states["top"][:, None] * FRACTIONS[: N_PROBES if first else OUTER]
+    inner = np.fmin(top, 1.0) * FRACTIONS[:INNER]
+    if first:  # begins with the longest step if the caller limits it
+        inner = np.where(top < 1, inner[:, FIRST_PASS - 1], inner[:, FIRST_PASS])
+    outer = top * FRACTIONS[: N_PROBES if first else OUTER]
     outer = np.where(outer > 1.5 * FRACTIONS[0], outer, np.nan)
     t = np.concatenate((outer, np.where(inner >= np.fmax(least, _TINY), inner, np.nan)), axis=1)
     t = np.take_along_axis(t, np.argsort(np.isnan(t), axis=1, kind="stable"), axis=1)

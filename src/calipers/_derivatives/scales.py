@@ -263,6 +263,11 @@ def measure(
         within = finite & (step <= inner[:, None, None])
         largest = np.where(within, change, 0.0).max(axis=1, initial=0)
         noisy = noise > T.noisy * eps * np.fmax(size, largest)
+        # Where f is nothing but noise, it may as well vary faster than any step shows.
+        changes = np.fmax.reduce(np.where(finite, change, 0.0), axis=1)
+        lost = np.fmax(size, changes) <= T.visible * noise
+        lost &= noise > T.noisy * eps * greatest / unit
+        error = np.where(lost[:, None], np.inf, error)
         still = np.where(np.logical_and.accumulate(unmoved, axis=1)[:, ::-1], step, 0.0)
     return Scales(
         step[:, :count],
@@ -275,7 +280,7 @@ def measure(
         noise,
         noisy,
         np.fmax.reduce(still, axis=1),
-        np.fmax.reduce(np.where(finite, change, 0.0), axis=1),
+        changes,
         inner[:, None],
         np.broadcast_to(eps * size, noise.shape),
         _broken(step, above, below, base, eps, sided),
@@ -395,9 +400,17 @@ def _noise(
     # The longest steps, of which nothing is predicted, count only if there are no others.
     enough = chosen[:, ORDERS:].sum(axis=1) >= N_PROBES
     chosen[:, :ORDERS] &= ~enough[:, None]
-    count = chosen.sum(axis=1)
-    squares = np.where(chosen, residual * residual, 0.0).sum(axis=1)
-    return np.sqrt(squares / np.fmax(count, 1)), count == 0
+
+    def rms(which: NDArray) -> NDArray:
+        squares = np.where(which, residual * residual, 0.0).sum(axis=1)
+        return np.asarray(np.sqrt(squares / np.fmax(which.sum(axis=1), 1)))
+
+    noise, dead = rms(chosen), ~chosen.any(axis=1)
+    if few:
+        return noise, dead
+    # Where f still bends at the longer ones, the shorter ones say less.
+    shortest = chosen & (order <= T.noise_samples // 2)
+    return np.where(shortest.any(axis=1), np.fmin(noise, _FEW_SAMPLES * rms(shortest)), noise), dead
 
 
 def _floored(
