@@ -30,7 +30,7 @@ from .scales import (
     units_of,
 )
 from .steps import Steps
-from .thresholds import THRESHOLDS
+from .thresholds import THRESHOLDS, least_normal
 
 CALLS_PER_COLUMN = 2.0 * len(FIRST_PASS)  # of f, with which most columns are decided
 NATURAL_LENGTH = -1.0  # in the place of a length: that of x
@@ -79,7 +79,7 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
     x = as_real_vector(problem.x)[:: problem.stride].astype(float)
     states, size = np.zeros(x.size, STATE), np.abs(x)
     given = np.broadcast_to(steps.lengths if steps.lengths.size else NATURAL_LENGTH, x.shape)
-    tiny = np.finfo(np.float32 if steps.eps > THRESHOLDS.coarse_eps else np.float64).tiny
+    tiny = least_normal(steps.eps)
     with np.errstate(all="ignore"):
         usable = np.isfinite(x) & (x != 0)
         # A power of two, so that steps are exact; not so small that they would vanish.

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._core.protocols import NDArray
 from .thresholds import THRESHOLDS as T
+from .thresholds import least_normal
 
 # Steps as multiples of a length: halves, times factors without a common ratio, so that the
 # roundings of a quantised f differ from step to step.
@@ -230,9 +231,8 @@ def measure(
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
         noise = _floored(noise, dead, size, eps * greatest / unit, parts)
-        tiny = np.finfo(np.float64 if eps < T.coarse_eps else np.float32).tiny
         sure = noise * _FEW_SAMPLES if few else noise
-        local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, tiny / unit))
+        local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit))
         count = t.shape[1] - ORDERS + 1
         missing = np.isnan(t[:, ORDERS - 1 :])
         slope = error = np.empty(0)

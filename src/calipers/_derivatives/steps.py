@@ -12,7 +12,7 @@ from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._kernels.differences import TABULATE, StepRule, tabulate
 from .function import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER
-from .thresholds import THRESHOLDS
+from .thresholds import is_double
 
 
 class DifferenceMethod(NamedTuple):
@@ -183,7 +183,7 @@ def plan_steps(
 
 def small_of(eps: float) -> float:
     """Return the size below which steps of natural size may lead out of where f varies."""
-    return _SMALL_X[4 if eps > THRESHOLDS.coarse_eps else 8]
+    return _SMALL_X[8 if is_double(eps) else 4]
 
 
 def sizes_of(x: NDArray, eps: float) -> NDArray:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Thresholds:
@@ -20,8 +22,6 @@ class Thresholds:
         Least noise in spacings of f: rounding to nearest has a standard deviation of 1/sqrt(12).
     pooled_outputs : int
         Outputs that show noise, from which on its median is that of the others.
-    coarse_eps : float
-        Spacing at 1 above which a format has a small exponent range, as float32.
     resolving : float
         Tolerances up to which the error may be where analytic and numerical value differ by less
         than one: the bound on the error of what then passes.
@@ -55,7 +55,6 @@ class Thresholds:
     noise_samples: int = 8
     rounding: float = 0.3
     pooled_outputs: int = 3
-    coarse_eps: float = 1e-10
     resolving: float = 8.0
     certain: float = 2.0
     telling: float = 0.1
@@ -70,3 +69,13 @@ class Thresholds:
 
 
 THRESHOLDS = Thresholds()
+
+
+def is_double(eps: float) -> bool:
+    """Return whether numbers with a spacing at 1 have at least the digits of float64."""
+    return eps <= float(np.finfo(np.float64).eps)
+
+
+def least_normal(eps: float) -> float:
+    """Return the smallest normal number; the spacing of smaller ones is the same."""
+    return float(np.finfo(np.float64 if is_double(eps) else np.float32).tiny)

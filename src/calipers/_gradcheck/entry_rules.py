@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._core.protocols import NDArray
-from .._derivatives.thresholds import THRESHOLDS
+from .._derivatives.thresholds import THRESHOLDS, is_double, least_normal
 
 # The order is that of weight: the verdict of a check is the first that any entry has.
 FAIL, NONSMOOTH, INCONCLUSIVE, PASS = VERDICTS = ("FAIL", "NONSMOOTH", "INCONCLUSIVE", "PASS")
@@ -17,12 +17,7 @@ _RESOLUTIONS = {4: 5e-3, 8: 1e-6}
 
 def default_resolution(eps: float) -> float:
     """Return the relative error that counts as one, for numbers of a spacing."""
-    return _RESOLUTIONS[4 if eps > THRESHOLDS.coarse_eps else 8]
-
-
-def least_normal(eps: float) -> float:
-    """Return the smallest normal number; the spacing of smaller ones is the same."""
-    return float(np.finfo(np.float32 if eps > THRESHOLDS.coarse_eps else np.float64).tiny)
+    return _RESOLUTIONS[8 if is_double(eps) else 4]
 
 
 def rounding_of(sizes: NDArray, eps: float) -> NDArray:

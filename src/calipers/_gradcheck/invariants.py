@@ -9,9 +9,10 @@ import numpy as np
 
 from .._core.arrays import is_sparse
 from .._core.protocols import NDArray
+from .._derivatives.thresholds import least_normal
 from .analytic import AnalyticDerivative
 from .calls import ADD, WRITE
-from .entry_rules import all_agree, least_normal
+from .entry_rules import all_agree
 from .flatten import WrongFormError, as_outputs, largest_by_segment, norm, real_vector
 from .function_at_point import FunctionAtPoint
 from .jacobian_storage import Rows, entries_of_both

@@ -10,7 +10,7 @@ import numpy as np
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.steps import COMPLEX_STEP
-from .._derivatives.thresholds import THRESHOLDS
+from .._derivatives.thresholds import is_double
 from .analytic import AnalyticDerivative
 from .calls import Call, in_float64
 from .columns import Jacobian
@@ -310,7 +310,7 @@ class CheckOutcome:
             return text, lambda call: call.text(rtol=rtol)
         text = "" if entry.scales is None else explanation(entry.scales)
         text = text or "f is noisy or varies too fast there"
-        if self.subject.eps > THRESHOLDS.coarse_eps:
+        if not is_double(self.subject.eps):
             return f"{text}; try float64", lambda call: call.text(
                 inputs=call.each_input(in_float64)
             )
