@@ -29,9 +29,6 @@ _LARGEST = 2.0**300  # values of f whose squares do not overflow
 ORDERS = 3  # samples of a scale; a slope is extrapolated from one, two or three of them
 # Samples of the first pass, by which most columns are decided: below |x|, and far below it.
 N_PROBES = 3
-# By which noise of so few samples may be too small: where a normal number is 4, Student's t with 6
-# degrees of freedom is 8.
-_FEW_SAMPLES = 2.0
 FIRST_PASS = np.array([1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32])
 _D_NOISE, _E_NOISE = 0.5**0.5, 1.5**0.5  # standard deviations of both parts, in that of f
 
@@ -231,7 +228,7 @@ def measure(
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
         noise = _floored(noise, dead, size, eps * greatest / unit, parts)
-        sure = noise * _FEW_SAMPLES if few else noise
+        sure = noise * T.few_samples if few else noise
         local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit))
         count = t.shape[1] - ORDERS + 1
         missing = np.isnan(t[:, ORDERS - 1 :])
@@ -410,7 +407,9 @@ def _noise(
         return noise, dead
     # Where f still bends at the longer ones, the shorter ones say less.
     shortest = chosen & (order <= T.noise_samples // 2)
-    return np.where(shortest.any(axis=1), np.fmin(noise, _FEW_SAMPLES * rms(shortest)), noise), dead
+    return np.where(
+        shortest.any(axis=1), np.fmin(noise, T.few_samples * rms(shortest)), noise
+    ), dead
 
 
 def _floored(

@@ -18,6 +18,9 @@ class Thresholds:
     noise_samples : int
         The shortest steps at which f changes that its noise is the root mean square of. Two
         residuals each; fewer are too few to trust, more are as long as x in float32.
+    few_samples : float
+        Factor of the noise that the first samples show: where a normal number is 4 with the
+        probability of 1 in 16 000, Student's t with 6 degrees of freedom is 8.
     rounding : float
         Least noise in spacings of f: rounding to nearest has a standard deviation of 1/sqrt(12).
     pooled_outputs : int
@@ -53,6 +56,7 @@ class Thresholds:
 
     multiple: float = 4.0
     noise_samples: int = 8
+    few_samples: float = 2.0
     rounding: float = 0.3
     pooled_outputs: int = 3
     resolving: float = 8.0
