@@ -331,7 +331,7 @@ def extrapolate(
             values[which] = 0.0
             errors[which] = rounding_of_constants(base, states[which], eps, power)
             # An output may be there because it changes along another direction.
-            changes = scales.change > 0
+            changes = (scales.change > 0) | ~np.isfinite(base[outputs])
             entries = np.ix_(which, outputs)
             value, error = estimates.value / length, estimates.total_error / length
             if unit is not None:
