@@ -121,7 +121,7 @@ WRONG = {
     "through numpy": (
         lambda x, y: x * torch.from_numpy(np.sin(y.detach().numpy())),
         (X, Y),
-        "d in[1][1] is wrong: analytic 0",
+        "d in[1][2] is wrong: analytic 0",
     ),
     "an item": (lambda x: x * x.max().item(), (X,), "analytic 0"),
     "data": (lambda x: x.data * x, (X,), "half of what it should be"),
