@@ -42,18 +42,10 @@ def all_agree(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
     return bool(np.all(near | (one == other) | (np.isnan(one) & np.isnan(other))))
 
 
-SURE = 8  # error estimates within which a derivative agrees with the numerical value
-NEGLIGIBLE = 2.0**-7  # of the tolerance at natural size, below which a number is negligible
 _ROUNDINGS = 8.0  # of the largest entry, that a derivative computed by others may have
 _INSIDE = 1024.0  # unit roundoffs that cancelling numbers of size 1 may leave
 _LITTLE = 2.0**-10  # which so many are no longer, in formats of few bits
-_JITTER = 64.0  # error estimates that noise may add to the tolerance at most
-_ROUGH = 0.005  # of the value, from which on an error is as random as noise
-_BY_CHANCE = 64.0  # times that an error may be too small by chance
-_SUPPORT_RATIO = 0.1  # share of the difference within which a plain slope confirms the derivative
-_NEAR = 0.25  # the same share for slopes by very short steps
 _SEVERITIES = 128  # numbers between powers of two to which the severity of entries is rounded
-_IN_A_ROW = 3  # consecutive step sizes at which noise does not agree by chance
 
 
 @dataclass(frozen=True)
@@ -104,14 +96,7 @@ class Rule:
     def is_nothing(self, sizes: NDArray, natural: NDArray) -> NDArray:
         """Return True for sizes far less than the tolerance would be at a natural size."""
         with np.errstate(invalid="ignore"):
-            return np.asarray(sizes <= NEGLIGIBLE * self.rtol * natural)
-
-    def is_locally_constant(
-        self, analytic: NDArray, numerical: NDArray, errors: NDArray
-    ) -> NDArray:
-        """Return True where the change of f is negligible compared with the analytic value."""
-        with np.errstate(invalid="ignore"):
-            return np.asarray(np.abs(numerical) + errors <= self.rtol * np.abs(analytic))
+            return np.asarray(sizes <= THRESHOLDS.negligible * self.rtol * natural)
 
 
 def judge_value(
