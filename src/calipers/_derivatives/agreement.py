@@ -211,41 +211,67 @@ def judge(
     change nowhere. All arrays have the shape (directions, outputs).
     """
     with np.errstate(all="ignore"):
-        off, value, error = np.abs(claim - m.value), m.value, m.error
-        away = np.abs(claim[:, None] - s.slope)
-        limit = allowed[:, None]
-        supports = (away <= limit + s.error) & (s.error <= np.fmax(limit, T.telling * off[:, None]))
-        excludes = (away > limit + T.certain * s.error) & ~m.contradicted & np.isfinite(s.error)
-        passes = (off <= allowed + error) & (error <= allowed)
-        passes |= (off <= allowed) & (error <= T.resolving * allowed)
-        fails = (off > allowed + T.certain * error) & _take(_neighbours(excludes), m.scale)
-        longest = np.fmax.reduce(s.t, axis=1)
-        unmoved = s.still >= np.fmin(longest, s.inner / 2)
-        fails &= ~supports.any(axis=1) & (~unmoved | (off * s.still > T.visible * usual))
-        # Beyond |x| only what would show within |x|, too: f may be another one there.
-        beyond = _take(np.broadcast_to(s.t, s.slope.shape), m.scale) > s.inner
-        fails &= ~beyond | (off * s.inner / 2 > T.visible * s.noise)
-        kink = m.gap > allowed
-        reach = m.gap * (1 + resolution) + m.gap_error
-        inside = kink & (off <= reach + allowed + _take(s.error, m.scale))
-        reach = np.abs(s.gap) + s.gap_error + s.error
-        near = (m.kink >= 0) & (_take(away, m.kink) <= _take(reach, m.kink) + allowed)
-        still = (s.still > 0) & (np.abs(claim) * longest <= s.rounding)
-        still &= s.still >= s.inner * np.sqrt(np.finfo(float).eps)
-        seen = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
-        # What f changes by over the size of x may be more, where its slope is 0.
-        even, odd = (np.abs(part[:, : s.slope.shape[1]]) for part in s.departure)
-        about = (s.t <= s.inner[:, None]) & (s.t >= s.inner[:, None] / 16)
-        rise = np.fmax.reduce(np.where(about, (even + odd) / s.t, 0.0), axis=1)
-        natural = np.fmax(natural, np.fmax(seen, rise))
-        negligible = off + error + m.gap <= T.negligible * resolution * natural
+        off = np.abs(claim - m.value)
+        passes = (off <= allowed + m.error) & (m.error <= allowed)
+        passes |= (off <= allowed) & (m.error <= T.resolving * allowed)
+        fails = _is_refuted(s, m, claim, allowed, usual)
+        constant, negligible = _is_invisible(s, m, claim, natural, resolution)
+        hidden = (constant | negligible) & ~passes & ~fails
+        at_kink, near_kink = _is_one_sided(s, m, claim, allowed, resolution)
         verdict = np.full(claim.shape, INCONCLUSIVE, np.int8)
-        hidden = (still | negligible) & ~passes & ~fails
-        verdict[(passes & ~kink) | hidden] = PASS
-        verdict[fails & ~inside & ~still] = FAIL
-        verdict[inside & ~hidden] = NONSMOOTH_VERDICT
-        verdict[(verdict == INCONCLUSIVE) & near] = NONSMOOTH_VERDICT
+        verdict[(passes & (m.gap <= allowed)) | hidden] = PASS
+        verdict[fails & ~at_kink & ~constant] = FAIL
+        verdict[at_kink & ~hidden] = NONSMOOTH_VERDICT
+        verdict[(verdict == INCONCLUSIVE) & near_kink] = NONSMOOTH_VERDICT
         verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
-        wrong_kind = ~np.isfinite(claim) & np.isfinite(value) & np.isfinite(error)
-        verdict[wrong_kind] = FAIL
+        known = np.isfinite(m.value) & np.isfinite(m.error)
+        verdict[~np.isfinite(claim) & known] = FAIL
     return verdict, hidden
+
+
+def _is_refuted(
+    s: Scales, m: Estimates, claim: NDArray, allowed: NDArray, usual: NDArray
+) -> NDArray:
+    """Return which claims the value and a scale next to it exclude, and no scale supports."""
+    off, limit = np.abs(claim - m.value), allowed[:, None]
+    away = np.abs(claim[:, None] - s.slope)
+    supports = (away <= limit + s.error) & (s.error <= np.fmax(limit, T.telling * off[:, None]))
+    excludes = (away > limit + T.certain * s.error) & ~m.contradicted & np.isfinite(s.error)
+    wrong = (off > allowed + T.certain * m.error) & _take(_neighbours(excludes), m.scale)
+    # Where f does not change within |x|, the noise that it has elsewhere may hide the change.
+    unmoved = s.still >= np.fmin(np.fmax.reduce(s.t, axis=1), s.inner / 2)
+    would_show = ~unmoved | (off * s.still > T.visible * usual)
+    # Beyond |x| f may be a different function: only what would show within is wrong.
+    beyond = _take(np.broadcast_to(s.t, s.slope.shape), m.scale) > s.inner
+    would_show &= ~beyond | (off * s.inner / 2 > T.visible * s.noise)
+    return np.asarray(wrong & would_show & ~supports.any(axis=1))
+
+
+def _is_one_sided(
+    s: Scales, m: Estimates, claim: NDArray, allowed: NDArray, resolution: float
+) -> tuple[NDArray, NDArray]:
+    """Return which claims are between both slopes of a kink: of one at x, and of one near x."""
+    reach = m.gap * (1 + resolution) + m.gap_error + _take(s.error, m.scale)
+    at_kink = (m.gap > allowed) & (np.abs(claim - m.value) <= reach + allowed)
+    reach = _take(np.abs(s.gap) + s.gap_error + s.error, m.kink)
+    near_kink = np.abs(claim - _take(s.slope, m.kink)) <= reach + allowed
+    return at_kink, (m.kink >= 0) & near_kink
+
+
+def _is_invisible(
+    s: Scales, m: Estimates, claim: NDArray, natural: NDArray, resolution: float
+) -> tuple[NDArray, NDArray]:
+    """
+    Return which claims change f by less than its spacing, and which differ by nothing that counts.
+
+    The former where f is constant; the latter compared with what f changes by within |x|.
+    """
+    constant = s.still >= s.inner * np.sqrt(np.finfo(float).eps)
+    constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
+    slope = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
+    about = (s.t <= s.inner[:, None]) & (s.t >= s.inner[:, None] / 16)
+    even, odd = map(np.abs, s.departure)
+    rise = np.fmax.reduce(np.where(about, (even + odd) / s.t, 0.0), axis=1)
+    size = np.fmax(natural, np.fmax(slope, rise))
+    off = np.abs(claim - m.value) + m.error + m.gap
+    return constant, np.asarray(off <= T.negligible * resolution * size)
