@@ -13,7 +13,7 @@ import numpy as np
 
 from .._core.protocols import NDArray
 from .._kernels.differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
-from .scales import Scales
+from .scales import ORDERS, Scales
 from .thresholds import THRESHOLDS as T
 
 FAIL, NONSMOOTH_VERDICT, INCONCLUSIVE, PASS = range(4)  # in the order of `VERDICTS`
@@ -106,42 +106,46 @@ def estimate(s: Scales) -> Estimates:
     number = np.arange(s.slope.shape[1])[None, :, None]
     with np.errstate(all="ignore"):
         contradicted = contradicted_scales(s.slope, s.error)
-        error = np.where(contradicted, np.inf, s.error)
-        # Beyond |x| f may be a different one, unless the slope is known within |x|, or f is
-        # straight there as far as its noise shows.
-        below = np.where(s.t <= s.inner[:, None], error, np.inf)
-        near, best = below.argmin(axis=1), error.argmin(axis=1)
-        known = _take(below, near) <= T.known * np.abs(_take(s.slope, near))
-        scale = np.where(known | _is_straight(s, best), best, near)
-        value, error = _take(s.slope, scale), _take(error, scale)
+        scale = _best(s, np.where(contradicted, np.inf, s.error))
+        value, error = _take(s.slope, scale), _take(s.error, scale)
+        error = np.where(_take(contradicted, scale), np.inf, error)
         off = np.abs(s.slope - value[:, None])
-        longer = (number < scale[:, None]) & (off > s.error + _take(s.error, scale)[:, None])
-        outer = np.where(longer, number, -1).max(axis=1)
-        departure, jumps = _departures(s, value, scale, outer)
+        longer = number < scale[:, None]
+        others = longer & (off > s.error + _take(s.error, scale)[:, None])
+        departure, jumps = _departures(s, value, scale, np.where(others, number, -1).max(axis=1))
         # Beyond a kink near x, one of both slopes is the value.
         gap = np.abs(s.gap)
-        visible = _neighbours(gap > T.kink * s.gap_error) & (number < scale[:, None])
-        visible &= np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error
-        kink = np.where(visible, number, -1).max(axis=1)
-        agree = longer & (s.error < T.telling * off)
-        step = np.abs(s.slope[:, 1:] - s.slope[:, :-1]) <= s.error[:, 1:] + s.error[:, :-1]
-        agree[:, :-1] &= agree[:, 1:] & step
-        agree[:, -1] = False
-        other = _take(off, np.where(agree, s.error, np.inf).argmin(axis=1))
+        kinks = _neighbours(gap > T.kink * s.gap_error) & longer
+        kinks &= np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error
+        kink = np.where(kinks, number, -1).max(axis=1)
+        other = _other_slope(s, off, others)
         to_it = jumps & (departure <= 2 * T.kink * other[:, None] * s.span)
-        scattered = agree.any(axis=1) & to_it.any(axis=1) & (kink < 0)
+        scattered = to_it.any(axis=1) & (kink < 0)
         error = np.where(scattered, np.fmax(error, other), error)
         error = np.fmax(error, _excess(s, value, scale))
-        gap, gap_error = gap_at_x(s)
         kink = np.where(jumps.any(axis=1), kink, -1)
-    return Estimates(value, error, scale, contradicted, kink, scattered, gap, gap_error)
+        at_x = gap_at_x(s)
+    return Estimates(value, error, scale, contradicted, kink, scattered, *at_x)
+
+
+def _best(s: Scales, error: NDArray) -> NDArray:
+    """
+    Return the scale of the least error.
+
+    It is longer than |x|, where f may be a different function, only if the slope is known within
+    |x|, or if f is straight there as far as its noise shows.
+    """
+    within = np.where(s.t <= s.inner[:, None], error, np.inf).argmin(axis=1)
+    best = error.argmin(axis=1)
+    known = _take(error, within) <= T.known * np.abs(_take(s.slope, within))
+    return np.where(known | _is_straight(s, best), best, within)
 
 
 def _is_straight(s: Scales, scale: NDArray) -> NDArray:
     """Return True where f within |x| is on the line of a longer scale, and has no kink between."""
-    odd, inside = s.departure[1], s.t <= s.inner[:, None]
+    inside = s.t <= s.inner[:, None]
     noise = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
-    off = np.abs(odd - _take(s.slope, scale)[:, None] * s.span)
+    off = np.abs(s.departure[1] - _take(s.slope, scale)[:, None] * s.span)
     on_line = ((off <= noise + _take(s.error, scale)[:, None] * s.span) | ~inside).all(axis=1)
     between = (np.arange(s.slope.shape[1])[None, :, None] >= scale[:, None]) & ~inside
     bent = between & (np.abs(s.gap) > T.kink * s.gap_error)
@@ -151,9 +155,12 @@ def _is_straight(s: Scales, scale: NDArray) -> NDArray:
 def _departures(
     s: Scales, value: NDArray, scale: NDArray, outer: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """Return how far f is off its line at each step, and where that grows from one to the next."""
+    """
+    Return how far f is off its line at each step, and where it jumps from one step to the next.
+
+    Jumps are those between the scale of the value and the shortest one of another slope, `outer`.
+    """
     even, odd = s.departure
-    count = s.slope.shape[1]
     departure = np.abs(even) + np.abs(odd - value[:, None] * s.span)
     floor = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
     growth, before = np.ones_like(departure), np.ones_like(departure)
@@ -161,10 +168,20 @@ def _departures(
     before[:, :-1] = growth[:, 1:]
     ratio = np.ones_like(s.t)
     ratio[:, :-1] = s.t[:, :-1] / s.t[:, 1:]
-    number = np.arange(count)[None, :, None]
-    # The slope of a scale is made of its own samples and the two next ones.
-    between = (number >= outer[:, None]) & (number < scale[:, None] + 3) & (outer >= 0)[:, None]
+    number = np.arange(departure.shape[1])[None, :, None]
+    between = (number >= outer[:, None]) & (number < scale[:, None] + ORDERS)
+    between &= (outer >= 0)[:, None]
     return departure, between & (growth > np.fmax(ratio**2, before) ** T.abrupt)
+
+
+def _other_slope(s: Scales, off: NDArray, others: NDArray) -> NDArray:
+    """Return how far the slope is off on which two neighbouring longer scales agree, or NaN."""
+    agree = others & (s.error < T.telling * off)
+    step = np.abs(s.slope[:, 1:] - s.slope[:, :-1]) <= s.error[:, 1:] + s.error[:, :-1]
+    agree[:, :-1] &= agree[:, 1:] & step
+    agree[:, -1] = False
+    other = _take(off, np.where(agree, s.error, np.inf).argmin(axis=1))
+    return np.where(agree.any(axis=1), other, np.nan)
 
 
 def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
@@ -176,10 +193,11 @@ def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
     """
     number = np.arange(s.slope.shape[1])[None, :, None] - scale[:, None]
     relative = np.abs(s.departure[1] / s.span - value[:, None])
-    expected = np.where((number >= 0) & (number < 3), relative, 0.0).max(axis=1)[:, None]
+    own = (number >= 0) & (number < ORDERS)  # the samples that the slope is extrapolated from
+    expected = np.where(own, relative, 0.0).max(axis=1)[:, None]
     relative = relative - T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span
-    more = (number >= 3) & (relative > T.kink * expected)
-    return np.where(more, relative, 0.0).max(axis=1)
+    more = (number >= ORDERS) & (relative > T.kink * expected)
+    return np.asarray(np.where(more, relative, 0.0).max(axis=1))
 
 
 def gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
