@@ -142,6 +142,12 @@ def test_the_explanation_of_a_kink_near_x():
     assert not explanation(CANCELLED, nonsmooth=True)
 
 
+def test_a_slope_below_its_error_is_0():
+    gaps = 0.5 - 1e-10
+    text = kink(table(0.5, 1e-9, 4, gap=gaps, gaps=gaps))
+    assert "its slopes are 0 on the left and 1 on the right" in text
+
+
 def test_slopes_that_grow_as_at_a_jump():
     assert grows(JUMP)
     assert not grows(table(1 / STEPS * (-1) ** np.arange(20), 1, 0))  # noise
@@ -167,7 +173,7 @@ def test_the_rows_that_are_shown():
         assert {one.rows[k] for k in (0, one.best)} <= set(rows)
     rows = shown_rows(CANCELLED)
     assert {CANCELLED.rows[k] for k in (9, 11, 13, 19)} <= set(rows)
-    assert NEAR_KINK.rows[9] in shown_rows(NEAR_KINK)
+    assert NEAR_KINK.rows[6] in shown_rows(replace(NEAR_KINK, near_kink=6))
     blurred = table(2.0, np.where(np.arange(20) > 14, 9.0, 1e-8), 5)
     assert blurred.rows[14] in shown_rows(blurred)  # the shortest that can tell
     assert len(shown_rows(replace(CONSTANT, rows=CONSTANT.rows[:3], best=1))) == 3
@@ -222,6 +228,10 @@ def test_only_the_worst_entries_keep_their_scales():
     assert flag(entries, [3.5, 3, np.inf]) == 1
     assert set(entries.scales) == {(k, k, "jac") for k in (1, 3, 5, 10)}
     assert flag(entries, [0.1, 0.2], verdict=2) == 2
+    other = FlaggedEntries()
+    for excess in ([1, 2, 3, 4], [5], [2.5]):  # the least gives way
+        flag(other, excess)
+    assert {entry[0] for entry in other.scales} == {2, 3, 4, 5}
     assert len(entries.scales) == 6
     assert all(one.analytic == entries.values[k[0]][0] for k, one in entries.scales.items())
 
@@ -302,6 +312,11 @@ def test_checks_without_scales_show_none():
         assert report.worst.scales is None
         assert "  step " not in str(report)
     assert gradcheck(np.sin, X, vjp=lambda x, w: w * np.cos(x)).worst is None
+
+
+def test_steps_are_those_of_x():
+    report = checked(lambda x: np.sin(x / 1000), np.array([1000.0]), 1.0)
+    assert 100 < report.worst.scales.rows[0].step <= 500
 
 
 def test_scales_of_complex_and_bounded_inputs():
