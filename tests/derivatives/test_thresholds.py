@@ -6,9 +6,11 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+import calipers
 from calipers._derivatives import adaptive, agreement, scales, thresholds
 from calipers._derivatives.agreement import FAIL, INCONCLUSIVE, PASS, estimate
 from calipers._derivatives.scales import FRACTIONS
+from calipers._gradcheck import entry_rules, options, screening
 
 from .test_agreement import SPACING, STEPS, rounded_away, table, verdict
 from .test_scales import EPS, measured, noises
@@ -86,10 +88,33 @@ def suffices(value, error):
     return bool(adaptive._suffices(s, estimate(s), SPACING, np.ones(1))[0])
 
 
+def constant(share):
+    """Return the verdict of 0 where f does not change within a share of the threshold."""
+    s = table(0.0, 1e-5, still=share * 2.0**-26, change=0.0)
+    return verdict(s, 0.0, resolution=0.0)[0]
+
+
 def noisy(spacings):
     random = np.random.default_rng(1)
     s = measured(lambda t: 1 + t + spacings * EPS * random.standard_normal())
     return bool(s.noisy[0, 0])
+
+
+def check(f, claim, x=1.0):
+    """Return the verdict of a gradcheck of f at a number, and whether screening clears it."""
+    x = np.atleast_1d(np.asarray(x))
+    report = calipers.gradcheck(f, x, jac=lambda x: np.full((1, 1), claim), raise_exception=False)
+    return report.verdict, report.calls["f"] < 10
+
+
+def bent(share, x=1.0):
+    """Return the verdict of the mean of two one-sided slopes."""
+    return check(lambda x: x + share / 2 * np.abs(x - 1), 1.0, x)[0]
+
+
+def bent_by_noise(spacings, step=6.055e-6):
+    """Return whether screening clears 0 where both one-sided slopes differ by rounding."""
+    return check(lambda x: 1e6 + spacings * EPS * 1e6 / step / 2 * np.abs(x - 1), 0.0)[1]
 
 
 # What is measured, and whether it is so: for each threshold cases below and above it.
@@ -129,6 +154,20 @@ CASES = [
     ("first_rounding", lambda: suffices(0.0, 100 * SPACING), False),
     ("noisy", lambda: noisy(22.0), False),
     ("noisy", lambda: noisy(45.0), True),
+    ("constant", lambda: constant(0.75), INCONCLUSIVE),
+    ("constant", lambda: constant(1.5), PASS),
+    ("screened", lambda: check(lambda x: 3 * x, 3 + 0.07 * 3e-6), ("PASS", True)),
+    ("screened", lambda: check(lambda x: 3 * x, 3 + 0.13 * 3e-6), ("PASS", False)),
+    ("bend", lambda: bent(0.02), "PASS"),
+    ("bend", lambda: bent(0.04), "NONSMOOTH"),
+    ("curvature", lambda: bent(0.06, np.float32(1.0)), "PASS"),
+    ("curvature", lambda: bent(0.1, np.float32(1.0)), "NONSMOOTH"),
+    ("screening_noise", lambda: bent_by_noise(45), True),
+    ("screening_noise", lambda: bent_by_noise(90), False),
+    ("rtol", lambda: check(lambda x: 3 * x, 3 + 0.7 * 3e-6)[0], "PASS"),
+    ("rtol", lambda: check(lambda x: 3 * x, 3 + 1.5 * 3e-6)[0], "FAIL"),
+    ("rtol_single", lambda: check(lambda x: 3 * x, 3 + 0.7 * 0.015, np.float32(1))[0], "PASS"),
+    ("rtol_single", lambda: check(lambda x: 3 * x, 3 + 1.5 * 0.015, np.float32(1))[0], "FAIL"),
 ]
 NAMES = [field.name for field in fields(thresholds.Thresholds)]
 
@@ -149,6 +188,7 @@ def test_another_threshold_changes_an_answer(name, factor, monkeypatch):
     changed = replace(thresholds.THRESHOLDS, **{name: type(value)(factor * value)})
     monkeypatch.setattr(scales, "T", changed)
     monkeypatch.setattr(agreement, "T", changed)
-    monkeypatch.setattr(adaptive, "THRESHOLDS", changed)
+    for module in adaptive, entry_rules, options, screening:
+        monkeypatch.setattr(module, "THRESHOLDS", changed)
     cases = [(measurement, expected) for n, measurement, expected in CASES if n == name]
     assert any(measurement() != expected for measurement, expected in cases)

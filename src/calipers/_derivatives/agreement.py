@@ -284,7 +284,7 @@ def _is_invisible(
 
     The former where f is constant; the latter compared with what f changes by within |x|.
     """
-    constant = s.still >= s.inner * np.sqrt(np.finfo(float).eps)
+    constant = s.still >= T.constant * s.inner
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
     slope = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
     about = (s.t <= s.inner[:, None]) & (s.t >= s.inner[:, None] / 16)

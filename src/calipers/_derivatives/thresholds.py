@@ -52,6 +52,22 @@ class Thresholds:
         The same in spacings of f over the size of x.
     noisy : float
         Spacings of f from which on it is called noisy.
+    constant : float
+        Share of |x| within which f does not change, where a claim of 0 is right: half of the digits
+        of float64. At shorter steps rounding may hide every change.
+    screened : float
+        Share of the tolerance that an entry may be off by in the slopes of screening, which have no
+        error.
+    bend : float
+        Share of the slope by which both one-sided slopes may differ in screening: more may be a
+        kink.
+    curvature : float
+        The least `bend`, in eps**(1/3): curvature by 1/|x| makes one of the relative step.
+    screening_noise : float
+        Spacings of f by which values in screening may be off: the same differences are no kinks.
+    rtol, rtol_single : float
+        Default tolerances, of the numerical value, in double and in lower precision: a hundred
+        times what differences resolve, which is eps**(2/3).
     """
 
     multiple: float = 4.0
@@ -70,6 +86,13 @@ class Thresholds:
     first: float = 0.6
     first_rounding: float = 64.0
     noisy: float = 32.0
+    constant: float = 2.0**-26
+    screened: float = 0.1
+    bend: float = 0.03
+    curvature: float = 16.0
+    screening_noise: float = 64.0
+    rtol: float = 1e-6
+    rtol_single: float = 5e-3
 
 
 THRESHOLDS = Thresholds()

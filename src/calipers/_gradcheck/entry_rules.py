@@ -11,13 +11,9 @@ from .._derivatives.thresholds import THRESHOLDS, is_double, least_normal
 FAIL, NONSMOOTH, INCONCLUSIVE, PASS = VERDICTS = ("FAIL", "NONSMOOTH", "INCONCLUSIVE", "PASS")
 
 
-# What an error is relative to, unless the caller says: far above what differences can resolve.
-_RESOLUTIONS = {4: 5e-3, 8: 1e-6}
-
-
 def default_resolution(eps: float) -> float:
     """Return the relative error that counts as one, for numbers of a spacing."""
-    return _RESOLUTIONS[8 if is_double(eps) else 4]
+    return THRESHOLDS.rtol if is_double(eps) else THRESHOLDS.rtol_single
 
 
 def rounding_of(sizes: NDArray, eps: float) -> NDArray:
