@@ -30,6 +30,7 @@ ORDERS = 3  # samples of a scale; a slope is extrapolated from one, two or three
 # Samples of the first pass, by which most columns are decided: below |x|, and far below it.
 N_PROBES = 3
 FIRST_PASS = np.array([1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32])
+_COARSEST_ROUNDING = 2.0**-23  # noise relative to f up to which it is that of a format
 _D_NOISE, _E_NOISE = 0.5**0.5, 1.5**0.5  # standard deviations of both parts, in that of f
 
 
@@ -222,14 +223,18 @@ def measure(
         change = np.fmax(np.abs(above - base), np.abs(below - base))
         d, e = odd / span, even / step
         u = t if sided else t * t
-        noise, dead = _noise(t, span, d, e, u, change, finite, few, sided, power)
         sizes = np.where(finite, np.fmax(np.fmax(np.abs(above), np.abs(below)), np.abs(base)), 0.0)
+        noise, chosen = _noise(t, span, d, e, u, change, finite, few, sided, power)
+        dead, there = ~chosen.any(axis=1), np.where(chosen, sizes, 0.0).max(axis=1)
         size = np.abs(base)
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
         noise = _floored(noise, dead, size, eps * greatest / unit, parts)
         sure = noise * T.few_samples if few else noise
         local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit))
+        # What is rounded to float32 inside has more noise where it is larger.
+        relative = np.where(dead, 0.0, np.fmin(sure / there, _COARSEST_ROUNDING))
+        local = np.fmax(local, relative[:, None] * sizes)
         count = t.shape[1] - ORDERS + 1
         missing = np.isnan(t[:, ORDERS - 1 :])
         slope = error = np.empty(0)
@@ -260,12 +265,13 @@ def measure(
         within = finite & (step <= inner[:, None, None])
         largest = np.where(within, change, 0.0).max(axis=1, initial=0)
         noisy = noise > T.noisy * eps * np.fmax(size, largest)
+        still = np.where(np.logical_and.accumulate(unmoved, axis=1)[:, ::-1], step, 0.0)
+        still = np.fmax.reduce(still, axis=1)
         # Where f is nothing but noise, it may as well vary faster than any step shows.
         changes = np.fmax.reduce(np.where(finite, change, 0.0), axis=1)
         lost = np.fmax(size, changes) <= T.visible * noise
-        lost &= noise > T.noisy * eps * greatest / unit
+        lost &= (still == 0) & (noise > T.noisy * eps * greatest / unit)
         error = np.where(lost[:, None], np.inf, error)
-        still = np.where(np.logical_and.accumulate(unmoved, axis=1)[:, ::-1], step, 0.0)
     return Scales(
         step[:, :count],
         span[:, :count],
@@ -276,7 +282,7 @@ def measure(
         (even[:, :count], odd[:, :count]),
         noise,
         noisy,
-        np.fmax.reduce(still, axis=1),
+        still,
         changes,
         inner[:, None],
         np.broadcast_to(eps * size, noise.shape),
@@ -370,7 +376,7 @@ def _noise(
     power: int,
 ) -> tuple[NDArray, NDArray]:
     """
-    Return the noise of f, and where it is unknown because f does not change.
+    Return the noise of f, and at which steps it was measured: at none where f does not change.
 
     It is what the longer steps do not predict at the shortest ones at which f changes, where a
     smooth f is straight. Steps at which f does not change say nothing: its rounding may hide them.
@@ -402,14 +408,13 @@ def _noise(
         squares = np.where(which, residual * residual, 0.0).sum(axis=1)
         return np.asarray(np.sqrt(squares / np.fmax(which.sum(axis=1), 1)))
 
-    noise, dead = rms(chosen), ~chosen.any(axis=1)
+    noise = rms(chosen)
     if few:
-        return noise, dead
+        return noise, chosen
     # Where f still bends at the longer ones, the shorter ones say less.
     shortest = chosen & (order <= T.noise_samples // 2)
-    return np.where(
-        shortest.any(axis=1), np.fmin(noise, T.few_samples * rms(shortest)), noise
-    ), dead
+    less = np.fmin(noise, T.few_samples * rms(shortest))
+    return np.where(shortest.any(axis=1), less, noise), chosen
 
 
 def _floored(
