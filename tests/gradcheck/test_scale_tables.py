@@ -38,13 +38,13 @@ def table(slopes, errors, best, analytic=1.0, contradicted=0, gaps=0.0, gap_erro
         Scale(*map(float, row), k < contradicted)
         for k, row in enumerate(zip(*columns, strict=True))
     )
-    about = {"near_kink": -1, "tolerance": 1e-6, "noise": 1e-16, "spacing": 1e-16}
+    about = {"near_kink": -1, "tolerance": 1e-6, "noise": 2e-16}
     return ScaleTable(rows, best, analytic=analytic, **{**about, **more})
 
 
 CONSTANT = table(2.0, 1e-8, 5)
 BEFORE = np.arange(20) < 10  # the longer steps
-NOISY = table(1.0, 1e-3 * 2.0 ** abs(np.arange(20) - 6), 6, noise=1e-5)
+NOISY = table(1.0, 1e-3 * 2.0 ** abs(np.arange(20) - 6), 6, noise=1e-5, noisy=True)
 CANCELLED = table(np.where(BEFORE, 1.0, -1e5), 1e-9, 12, contradicted=10)
 KINK = table(0.5, 1e-9, 4, gap=0.5, gaps=0.5)
 NEAR_KINK = table(
@@ -107,17 +107,25 @@ EXPLANATIONS = {
         "noise of f (1e-05) leaves an error of 0.001 at the best step (0.0078)",
     ),
     "rounding": (
-        replace(NOISY, noise=2e-15),
-        "rounding of f (1e-16) leaves an error of 0.001 at the best step (0.0078)",
+        replace(NOISY, noise=2e-15, noisy=False),
+        "rounding of f (2e-15) leaves an error of 0.001 at the best step (0.0078)",
     ),
     "rounding to a grid": (
-        table(np.where(BEFORE, 1.0, 0.0), 0.1 / STEPS, 0, noise=0.01),
+        table(np.where(BEFORE, 1.0, 0.0), 0.1 / STEPS, 0, noise=0.01, noisy=True),
         "noise of f (0.01) leaves an error of 0.2 at the best step (0.5), and f does not change at "
         "steps up to 0.00049",
     ),
     "a short length": (
         table(1.0, 10 * STEPS, 19),
         "f varies too fast there: its slope still changes at the shortest step (9.5e-07)",
+    ),
+    "nothing but noise": (
+        table(1.0, np.inf, 3, noise=0.5, noisy=True),
+        "noise of f (0.5) is as large as its changes",
+    ),
+    "no scale": (
+        replace(NOISY, rows=tuple(replace(row, contradicted=True) for row in NOISY.rows)),
+        "slopes by longer and by shorter steps contradict each other",
     ),
     "one scale": (
         table(2.0, np.where(np.arange(20) == 2, 1e-8, 0.9), 2),
@@ -140,6 +148,9 @@ def test_the_explanation_of_a_kink_near_x():
     assert explanation(NEAR_KINK, nonsmooth=True) == kink(NEAR_KINK) == text
     assert "kink" not in explanation(NEAR_KINK)
     assert not explanation(CANCELLED, nonsmooth=True)
+    broken = replace(CANCELLED, broken=True)
+    assert explanation(broken, nonsmooth=True) == "f is not continuous at x"
+    assert explanation(JUMP, nonsmooth=True) == explanation(JUMP)
 
 
 def test_a_slope_below_its_error_is_0():
@@ -287,9 +298,24 @@ def test_a_kink_is_reported_by_its_slopes():
     assert "left slope  right slope" in str(report)
 
 
+def test_a_jump_is_reported_by_slopes_that_grow():
+    report = checked(np.floor, np.ones(1), 0.0)
+    assert report.verdict == "NONSMOOTH"
+    assert "is undefined: f has a jump or an infinite slope at x: its slope grows from " in (
+        report.reason
+    )
+    assert report.reason.endswith('; move x or pass allow={"NONSMOOTH"}')
+    assert str(report).count("cannot tell") == 7
+    report.to_dict()
+    report = checked(lambda x: np.where(x < 1, np.nan, x), np.ones(1), 1.0)
+    assert report.worst.scales is None
+    assert "or is not finite next to x" in report.reason
+
+
 def test_a_kink_near_x_is_reported_with_a_wrong_entry():
     report = checked(lambda x: np.abs(x - 1e-7), np.zeros(1), np.array([0.3]))
     assert report.verdict in ("FAIL", "NONSMOOTH")
+    assert ("pass a shorter step=, or" in report.reason) == (report.verdict == "NONSMOOTH")
     assert "f has a kink within " in report.reason
     assert " of x: its slopes are -1 on the left" in report.reason
 

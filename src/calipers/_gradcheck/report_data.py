@@ -49,7 +49,8 @@ class ScaleTable:
     Attributes
     ----------
     rows : tuple of Scale
-        The scales at which f is finite, the longest first.
+        The scales at which f is finite, the longest first. Errors are infinite where nothing bounds
+        them.
     best : int
         The row that the numerical value is of.
     near_kink : int
@@ -60,8 +61,10 @@ class ScaleTable:
         Half the difference of the one-sided slopes of f at x; 0 without a kink at x.
     noise : float
         The standard deviation of the noise of f.
-    spacing : float
-        The spacing of numbers at f(x).
+    noisy : bool
+        True if that is more than rounding of f.
+    broken : bool
+        True if f is not continuous at x.
 
     Examples
     --------
@@ -82,7 +85,8 @@ class ScaleTable:
     tolerance: float
     gap: float = 0.0
     noise: float = 0.0
-    spacing: float = 0.0
+    noisy: bool = False
+    broken: bool = False
 
 
 @dataclass(frozen=True)

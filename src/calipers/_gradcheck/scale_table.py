@@ -33,7 +33,8 @@ def scale_table(
     one, k = s.entries(*map(np.atleast_1d, at)), (0, slice(None), 0)
     slopes = (a[k] / length for a in (one.slope, one.error, one.gap, one.gap_error))
     columns = np.array([one.t[k] * length, *slopes])
-    finite, contradicted = np.isfinite(columns).all(axis=0), m.contradicted[at[0], :, at[1]]
+    finite, contradicted = np.isfinite(columns[:2]).all(axis=0), m.contradicted[at[0], :, at[1]]
+    columns = np.where(np.isnan(columns), np.array([[0, 0, np.inf, 0, np.inf]]).T, columns)
     rows = tuple(
         Scale(step, slope, error, gap, gap_error, out)
         for (step, slope, error, gap, gap_error), out in zip(
@@ -52,7 +53,8 @@ def scale_table(
         tolerance,
         float(m.gap[at]) / length,
         float(one.noise[0, 0]),
-        float(one.rounding[0, 0]),
+        bool(one.noisy[0, 0]),
+        bool(one.broken[0, 0]),
     )
 
 
@@ -113,14 +115,14 @@ def explanation(table: ScaleTable, nonsmooth: bool = False) -> str:
     """Return in one sentence why the scales do not confirm an entry; "" if they do not show it."""
     if has_kink(table) or (nonsmooth and table.near_kink >= 0):
         return kink(table)
-    if nonsmooth:
-        return ""
     if grows(table):
         first, last = table.rows[0], table.rows[-1]
         return (
             f"f has a jump or an infinite slope at x: its slope grows from {_number(first.slope)} "
             f"at a step of {_step(first)} to {_number(last.slope)} at {_step(last)}"
         )
+    if nonsmooth:
+        return "f is not continuous at x" if table.broken else ""
     return contradiction(table) or _limit(table)
 
 
@@ -153,15 +155,16 @@ def contradiction(table: ScaleTable) -> str:
 def _limit(table: ScaleTable) -> str:
     """Say what limits the accuracy of the best scale."""
     best, step = table.rows[table.best], _step(table.rows[table.best])
+    if best.contradicted:
+        return "slopes by longer and by shorter steps contradict each other"
     if best.error <= table.tolerance and opinion(table, best) == EXCLUDES:
         return f"steps of about {step} alone exclude it, and f may be another one nearer to x"
     if best.error > table.tolerance and table.best >= len(table.rows) - 2:
         return f"f varies too fast there: its slope still changes at the shortest step ({step})"
-    noisy = table.noise > T.noisy * table.spacing
-    source, size = ("noise", table.noise) if noisy else ("rounding", table.spacing)
-    text = (
-        f"{source} of f ({size:.2g}) leaves an error of {best.error:.2g} at the best step ({step})"
-    )
+    source = f"{'noise' if table.noisy else 'rounding'} of f ({table.noise:.2g})"
+    if not math.isfinite(best.error):
+        return f"{source} is as large as its changes"
+    text = f"{source} leaves an error of {best.error:.2g} at the best step ({step})"
     constant = list(takewhile(lambda row: row.slope == 0, reversed(table.rows)))
     if len(constant) >= _CONSTANT and best.slope != 0:
         text += f", and f does not change at steps up to {_step(constant[-1])}"
@@ -302,12 +305,12 @@ def draw(axes: Any, table: ScaleTable, name: str) -> None:
             continue
         for side, marker in ((-1, "<"), (1, ">")) if by_sides else ((0, "o"),):
             slopes = np.array([row.slope + side * row.gap for row in rows])
-            errors = [row.error + abs(side) * row.gap_error for row in rows]
+            errors = np.array([row.error + abs(side) * row.gap_error for row in rows])
             where = "left " if side < 0 else "right " if side > 0 else ""
             axes.errorbar(
                 [row.step for row in rows],
                 np.clip(slopes, low, high),  # what lies beyond stands at the edge
-                yerr=errors,
+                yerr=np.where(np.isfinite(errors), errors, np.nan),
                 fmt=marker,
                 color=color,
                 markersize=4,

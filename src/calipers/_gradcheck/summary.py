@@ -326,15 +326,10 @@ class CheckOutcome:
     def _kink(self, entry: Entry) -> str:
         """Describe an entry that is undefined, and what the caller may do."""
         table = entry.scales
-        at_x = table is not None and has_kink(table)
+        is_near = table is not None and table.near_kink >= 0 and not has_kink(table)
         text = explanation(table, nonsmooth=True) if table is not None else ""
-        if not text:
-            text = (
-                "f has a kink, a jump or an infinite slope within one step "
-                f"({self._step_of(entry):.2g}) of x"
-            )
-        others = "" if at_x else ", pass a shorter step="
-        advice = f'; move x{others}{"," * bool(others)} or pass allow={{"NONSMOOTH"}}'
+        text = text or "f has a kink or a jump there, or is not finite next to x"
+        advice = f'; move x{", pass a shorter step=," * is_near} or pass allow={{"NONSMOOTH"}}'
         return f"{entry.name} is undefined: {text}{advice * (not self.is_allowed)}"
 
     def _mistake(self, entry: Entry) -> str:
@@ -373,11 +368,6 @@ class CheckOutcome:
         out = segment_at(self.subject.active_outputs, output)
         part = segment_at(self.subject.active, position)
         return f"{form}, d {out.label} / d {part.label}: {text}"
-
-    def _step_of(self, entry: Entry) -> float:
-        """Return the step length of the slopes of an entry."""
-        differences = next(k for k in self.whole if k.part.position == entry.input)
-        return float(differences.steps[entry.column - differences.part.start])
 
     def _is_confined(self, entry: Entry) -> bool:
         """Return True if bounds leave only a few numbers next to an element."""
