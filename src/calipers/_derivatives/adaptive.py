@@ -53,6 +53,7 @@ _NARROW = 2.0**-10
 _LEAST_GRAINS = 4.0
 LEAST_SAMPLES = ORDERS + 2  # steps in a table, some of which may be missing
 _TINY = np.finfo(float).tiny
+_FINEST = np.finfo(float).eps
 _ENTRIES = 1 << 10  # entries of the Jacobian that are measured together
 _BLOCK_BYTES = 1 << 23  # bytes of samples that are in memory at a time
 
@@ -95,8 +96,8 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
         sided = limit < _NARROW * np.fmin(1.0, np.fmax(up, down))
         states["one_sided"] = np.where(sided, np.where(up >= down, 1, -1), 0)
         limit = np.where(sided, np.fmax(up, down), limit)
-        grain = steps.eps * np.where(usable & (length > 0), natural / length, 1.0)
-        states["grain"] = grain
+        spacing = steps.eps * natural / np.where(length > 0, length, 1.0)
+        states["grain"] = np.where(usable, spacing, _FINEST)  # next to 0 all steps are exact
         # Fixed lengths hold: 0.25 of them is the longest step.
         top = np.where(size > 0, np.fmax(1 / length, 1.0), 1.0)
         top = np.full(x.shape, 0.5) if steps.is_explicit else top
