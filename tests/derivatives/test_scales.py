@@ -140,9 +140,9 @@ class TestGaps:
         assert (np.abs(s.gap) <= 4 / 3 * s.gap_error).all()
         assert np.abs(s.gap[0, 0, 0]) > 0.01
 
-    def test_the_departure_is_the_even_and_the_odd_part(self):
+    def test_the_even_and_the_odd_part(self):
         s = measured(polynomial(1, 2, 3, 4))
-        even, odd = (part[0, :, 0] for part in s.departure)
+        even, odd = s.even[0, :, 0], s.odd[0, :, 0]
         t = FRACTIONS[: len(even)]
         np.testing.assert_allclose(even, 3 * t * t, atol=4 * EPS)
         np.testing.assert_allclose(odd, 2 * t + 4 * t**3, atol=4 * EPS)
@@ -273,13 +273,8 @@ class TestOutputs:
         for k, one in enumerate(each):
             alone = measure(one, base, EPS, np.ones(1))
             for name, expected in vars(alone).items():
-                pairs = (
-                    zip(expected, getattr(s, name), strict=True)
-                    if name == "departure"
-                    else [(expected, getattr(s, name))]
-                )
-                for array, whole in pairs:
-                    np.testing.assert_array_equal(array[0], whole[k], err_msg=name)
+                array = getattr(s, name)[k]
+                np.testing.assert_array_equal(expected[0], array, err_msg=name)
 
 
 class TestSecondDifferences:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -293,14 +293,11 @@ def _some(survey: Survey, which: NDArray) -> Survey:
     if which.all():
         return survey
 
-    def of(a: Any) -> Any:
-        return tuple(map(of, a)) if isinstance(a, tuple) else a[which]
-
     return survey._replace(
         directions=survey.directions[which],
-        samples=Samples(*map(of, survey.samples)),
-        scales=Scales(**{name: of(a) for name, a in vars(survey.scales).items()}),
-        estimates=Estimates(**{name: of(a) for name, a in vars(survey.estimates).items()}),
+        samples=Samples(*(a[which] for a in survey.samples)),
+        scales=Scales(**{name: a[which] for name, a in vars(survey.scales).items()}),
+        estimates=Estimates(**{name: a[which] for name, a in vars(survey.estimates).items()}),
         calls=survey.calls[which],
     )
 

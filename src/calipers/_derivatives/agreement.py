@@ -138,14 +138,14 @@ def _best(s: Scales, error: NDArray) -> NDArray:
     within = np.where(s.t <= s.inner[:, None], error, np.inf).argmin(axis=1)
     best = error.argmin(axis=1)
     known = _take(error, within) <= T.known * np.abs(_take(s.slope, within))
-    return np.where(known | _is_straight(s, best), best, within)
+    return np.asarray(np.where(known | _is_straight(s, best), best, within))
 
 
 def _is_straight(s: Scales, scale: NDArray) -> NDArray:
     """Return True where f within |x| is on the line of a longer scale, and has no kink between."""
     inside = s.t <= s.inner[:, None]
     noise = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
-    off = np.abs(s.departure[1] - _take(s.slope, scale)[:, None] * s.span)
+    off = np.abs(s.odd - _take(s.slope, scale)[:, None] * s.span)
     on_line = ((off <= noise + _take(s.error, scale)[:, None] * s.span) | ~inside).all(axis=1)
     between = (np.arange(s.slope.shape[1])[None, :, None] >= scale[:, None]) & ~inside
     bent = between & (np.abs(s.gap) > T.kink * s.gap_error)
@@ -160,8 +160,7 @@ def _departures(
 
     Jumps are those between the scale of the value and the shortest one of another slope, `outer`.
     """
-    even, odd = s.departure
-    departure = np.abs(even) + np.abs(odd - value[:, None] * s.span)
+    departure = np.abs(s.even) + np.abs(s.odd - value[:, None] * s.span)
     floor = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
     growth, before = np.ones_like(departure), np.ones_like(departure)
     growth[:, :-1] = departure[:, :-1] / (departure[:, 1:] + floor)
@@ -181,7 +180,7 @@ def _other_slope(s: Scales, off: NDArray, others: NDArray) -> NDArray:
     agree[:, :-1] &= agree[:, 1:] & step
     agree[:, -1] = False
     other = _take(off, np.where(agree, s.error, np.inf).argmin(axis=1))
-    return np.where(agree.any(axis=1), other, np.nan)
+    return np.asarray(np.where(agree.any(axis=1), other, np.nan))
 
 
 def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
@@ -192,7 +191,7 @@ def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
     f has structure that longer steps jump over.
     """
     number = np.arange(s.slope.shape[1])[None, :, None] - scale[:, None]
-    relative = np.abs(s.departure[1] / s.span - value[:, None])
+    relative = np.abs(s.odd / s.span - value[:, None])
     own = (number >= 0) & (number < ORDERS)  # the samples that the slope is extrapolated from
     expected = np.where(own, relative, 0.0).max(axis=1)[:, None]
     relative = relative - T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span
@@ -288,8 +287,8 @@ def _is_invisible(
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
     slope = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
     about = (s.t <= s.inner[:, None]) & (s.t >= s.inner[:, None] / 16)
-    even, odd = map(np.abs, s.departure)
-    rise = np.fmax.reduce(np.where(about, (even + odd) / s.t, 0.0), axis=1)
+    changes = (np.abs(s.even) + np.abs(s.odd)) / s.t
+    rise = np.fmax.reduce(np.where(about, changes, 0.0), axis=1)
     size = np.fmax(natural, np.fmax(slope, rise))
     off = np.abs(claim - m.value) + m.error + m.gap
     return constant, np.asarray(off <= T.negligible * resolution * size)

@@ -30,7 +30,7 @@ ORDERS = 3  # samples of a scale; a slope is extrapolated from one, two or three
 # Samples of the first pass, by which most columns are decided: below |x|, and far below it.
 N_PROBES = 3
 FIRST_PASS = np.array([1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32])
-_COARSEST_ROUNDING = 2.0**-23  # noise relative to f up to which it is that of a format
+_SINGLE_EPS = 2.0**-23  # noise relative to f up to which it is that of a format
 _D_NOISE, _E_NOISE = 0.5**0.5, 1.5**0.5  # standard deviations of both parts, in that of f
 
 
@@ -51,9 +51,8 @@ class Scales:
         The mean of both one-sided slopes, and its error; inf where f is not finite.
     gap, gap_error : ndarray
         Half the difference of the one-sided slopes; not 0 at a kink.
-    departure : ndarray
-        The even part of f and its odd part, at the longest step, as a pair of arrays; the odd one
-        where the step is not rounded.
+    even, odd : ndarray
+        The parts of f at the longest step: (f(x + t) + f(x - t))/2 - f(x), (f(x + t) - f(x - t))/2.
     noise : ndarray
         The standard deviation of the noise of f.
     noisy : ndarray of bool
@@ -76,7 +75,8 @@ class Scales:
     error: NDArray
     gap: NDArray
     gap_error: NDArray
-    departure: tuple[NDArray, NDArray]
+    even: NDArray
+    odd: NDArray
     noise: NDArray
     noisy: NDArray
     still: NDArray
@@ -87,14 +87,14 @@ class Scales:
 
     def times(self, unit: NDArray) -> "Scales":
         """Return the scales of outputs in other units."""
-        even, odd = self.departure
         return replace(
             self,
             slope=self.slope * unit,
             error=self.error * unit,
             gap=self.gap * unit,
             gap_error=self.gap_error * unit,
-            departure=(even * unit, odd * unit),
+            even=self.even * unit,
+            odd=self.odd * unit,
             noise=self.noise * unit,
             change=self.change * unit,
             rounding=self.rounding * unit,
@@ -105,14 +105,10 @@ class Scales:
 
         def of(a: NDArray) -> NDArray:
             if a.ndim == 2:
-                return a[directions, outputs if a.shape[1] > 1 else 0][None]
-            return a[directions, :, outputs if a.shape[2] > 1 else 0].T[None]
+                return np.asarray(a[directions, outputs if a.shape[1] > 1 else 0][None])
+            return np.asarray(a[directions, :, outputs if a.shape[2] > 1 else 0].T[None])
 
-        arrays = {
-            name: tuple(map(of, a)) if isinstance(a, tuple) else of(a)
-            for name, a in vars(self).items()
-        }
-        return Scales(**arrays)
+        return Scales(**{name: of(a) for name, a in vars(self).items()})
 
 
 class Samples(NamedTuple):
@@ -159,9 +155,9 @@ def _lever(weights: list[NDArray], span: NDArray, sided: bool = False) -> NDArra
     One-sided differences have the noise of f(x) in common.
     """
     parts = [w / s for w, s in zip(weights, _shifted(span, len(weights)), strict=True)]
-    square = sum(part**2 for part in parts)
-    square = square + sum(parts) ** 2 if sided else square * _D_NOISE**2
-    return np.asarray(np.sqrt(square))[:, :, None]
+    squares = np.asarray(sum(part**2 for part in parts))
+    squares = squares + sum(parts) ** 2 if sided else squares * _D_NOISE**2
+    return np.asarray(np.sqrt(squares))[:, :, None]
 
 
 def _truncation(slopes: NDArray, u: NDArray, order: int) -> NDArray:
@@ -208,13 +204,29 @@ def measure(
     """
     Return slopes, errors and noise at all scales.
 
-    `eps` is the spacing of the format of f at 1, and `parts` the number of consecutive outputs that
-    are rounded together. If `sided`, f was sampled on one side only. `few`: only the first pass.
-    `greatest` is the largest output that f has, or 1 if that is more. The values of f are in units
-    of `unit`.
+    Parameters
+    ----------
+    samples : Samples
+        Values of f, in units of `unit`.
+    base : ndarray, (outputs,)
+        f(x), in the same units.
+    eps : float
+        The spacing at 1 of the format of f.
+    inner : ndarray, (directions,)
+        The size of x in units of t.
+    parts : int
+        The number of consecutive outputs that are rounded together: 2 for complex numbers.
+    sided, few : bool
+        Whether f was sampled on one side only, and at the steps of the first pass only.
+    power : int
+        That of t which the slope is multiplied by: 2 for second derivatives.
+    greatest : float
+        The largest output of f, or 1 if that is more.
+    unit : ndarray or float
+        See `units_of`.
     """
     t, width, above, below = samples
-    step = t[:, :, None]
+    step, count = t[:, :, None], t.shape[1] - ORDERS + 1
     with np.errstate(all="ignore"):
         odd = (above - below) * (1.0 if sided else 0.5)
         even = np.zeros_like(odd) if sided or power > 1 else above / 2 + below / 2 - base
@@ -225,69 +237,84 @@ def measure(
         u = t if sided else t * t
         sizes = np.where(finite, np.fmax(np.fmax(np.abs(above), np.abs(below)), np.abs(base)), 0.0)
         noise, chosen = _noise(t, span, d, e, u, change, finite, few, sided, power)
-        dead, there = ~chosen.any(axis=1), np.where(chosen, sizes, 0.0).max(axis=1)
+        dead = np.asarray(~chosen.any(axis=1))
+        there = np.where(chosen, sizes, 0.0).max(axis=1)
         size = np.abs(base)
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
         noise = _floored(noise, dead, size, eps * greatest / unit, parts)
+        # Larger values are rounded by more, and by yet more if f rounds to float32 inside.
         sure = noise * T.few_samples if few else noise
         local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit))
-        # What is rounded to float32 inside has more noise where it is larger.
-        relative = np.where(dead, 0.0, np.fmin(sure / there, _COARSEST_ROUNDING))
+        relative = np.where(dead, 0.0, np.fmin(sure / there, _SINGLE_EPS))
         local = np.fmax(local, relative[:, None] * sizes)
-        count = t.shape[1] - ORDERS + 1
-        missing = np.isnan(t[:, ORDERS - 1 :])
-        slope = error = np.empty(0)
-        for order in range(1, ORDERS + 1):
-            weights = lagrange(_shifted(u, order))
-            by_order = _combined(weights, d)
-            lever = T.multiple * _lever(weights, span[:, :, 0], sided)
-            unsure, by_noise = _truncation(by_order, u, order), lever * _cut(local, by_order)
-            # No scale before the first says whether its change to the next is small by chance.
-            unsure[:, :1] = np.fmax(unsure[:, :1], by_noise[:, 1:2])
-            unsure += by_noise
-            by_order, unsure = by_order[:, :count], unsure[:, :count]
-            unsure[~(np.isfinite(by_order) & np.isfinite(unsure))] = np.inf
-            unsure[missing] = np.inf
-            if order == 1:
-                slope, error = by_order, unsure
-                continue
-            better = unsure < error
-            slope, error = np.where(better, by_order, slope), np.where(better, unsure, error)
-        weights = lagrange(_shifted(t, 2))
-        gap = _combined(weights, e)
-        lever = T.multiple * _E_NOISE / _D_NOISE * _lever(weights, t)
-        gap_error = (_steps_between(gap) + lever * _cut(local, gap))[:, :count]
-        gap = gap[:, :count]
-        gap_error[~(np.isfinite(gap) & np.isfinite(gap_error))] = np.inf
-        gap_error[missing] = np.inf
-        unmoved = ((change == 0) | np.isnan(step))[:, ::-1]
+        slope, error = _slopes(d, u, span[:, :, 0], local, sided)
+        gap, gap_error = _gaps(e, t, local)
         within = finite & (step <= inner[:, None, None])
         largest = np.where(within, change, 0.0).max(axis=1, initial=0)
         noisy = noise > T.noisy * eps * np.fmax(size, largest)
-        still = np.where(np.logical_and.accumulate(unmoved, axis=1)[:, ::-1], step, 0.0)
-        still = np.fmax.reduce(still, axis=1)
+        unmoved = np.logical_and.accumulate(((change == 0) | np.isnan(step))[:, ::-1], axis=1)
+        still = np.fmax.reduce(np.where(unmoved[:, ::-1], step, 0.0), axis=1)
         # Where f is nothing but noise, it may as well vary faster than any step shows.
         changes = np.fmax.reduce(np.where(finite, change, 0.0), axis=1)
         lost = np.fmax(size, changes) <= T.visible * noise
         lost &= (still == 0) & (noise > T.noisy * eps * greatest / unit)
         error = np.where(lost[:, None], np.inf, error)
     return Scales(
-        step[:, :count],
-        span[:, :count],
-        slope,
-        error,
-        gap,
-        gap_error,
-        (even[:, :count], odd[:, :count]),
-        noise,
-        noisy,
-        still,
-        changes,
-        inner[:, None],
-        np.broadcast_to(eps * size, noise.shape),
-        _broken(step, above, below, base, eps, sided),
+        t=step[:, :count],
+        span=span[:, :count],
+        slope=slope,
+        error=error,
+        gap=gap,
+        gap_error=gap_error,
+        even=even[:, :count],
+        odd=odd[:, :count],
+        noise=noise,
+        noisy=noisy,
+        still=still,
+        change=changes,
+        inner=inner[:, None],
+        rounding=np.broadcast_to(eps * size, noise.shape),
+        broken=_broken(step, above, below, base, eps, sided),
     )
+
+
+def _slopes(
+    d: NDArray, u: NDArray, span: NDArray, noise: NDArray, sided: bool
+) -> tuple[NDArray, NDArray]:
+    """Return the slope of each scale and its error, by the order of the least error."""
+    count = u.shape[1] - ORDERS + 1
+    slope = error = np.empty(0)
+    for order in range(1, ORDERS + 1):
+        weights = lagrange(_shifted(u, order))
+        by_order = _combined(weights, d)
+        by_noise = T.multiple * _lever(weights, span, sided) * _cut(noise, by_order)
+        unsure = _truncation(by_order, u, order)
+        # No scale before the first says whether its change to the next is small by chance.
+        unsure[:, :1] = np.fmax(unsure[:, :1], by_noise[:, 1:2])
+        by_order, unsure = _known(by_order, unsure + by_noise, u, count)
+        if order == 1:
+            slope, error = by_order, unsure
+            continue
+        better = unsure < error
+        slope, error = np.where(better, by_order, slope), np.where(better, unsure, error)
+    return slope, error
+
+
+def _gaps(e: NDArray, t: NDArray, noise: NDArray) -> tuple[NDArray, NDArray]:
+    """Return half the difference of the one-sided slopes at each scale, and its error."""
+    weights = lagrange(_shifted(t, 2))
+    gap = _combined(weights, e)
+    by_noise = T.multiple * _E_NOISE / _D_NOISE * _lever(weights, t) * _cut(noise, gap)
+    return _known(gap, _steps_between(gap) + by_noise, t, t.shape[1] - ORDERS + 1)
+
+
+def _known(values: NDArray, errors: NDArray, steps: NDArray, count: int) -> tuple[NDArray, NDArray]:
+    """Return the first of some values with their errors, inf where samples are missing."""
+    values, errors = values[:, :count], errors[:, :count]
+    errors[~(np.isfinite(values) & np.isfinite(errors))] = np.inf
+    errors[np.isnan(steps[:, ORDERS - 1 :])] = np.inf
+    return values, errors
 
 
 def _broken(
