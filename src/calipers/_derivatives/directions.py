@@ -291,7 +291,9 @@ class ContractedColumns:
             results = self.work.results(part.stop - part.start)
             self.work(start + first, results)
             with np.errstate(all="ignore"):
-                products[part] = results[0].astype(float, copy=False) @ self.weights
+                # Matrix products would round differently by how many rows there are.
+                rows = results[0].astype(float, copy=False)
+                products[part] = np.einsum("ij,jk->ik", rows, self.weights)
                 errors[part] = np.inf
                 if isinstance(self.work, ExtrapolatedColumns):
                     errors[part] = results[1] @ np.abs(self.weights).max(axis=-1, initial=0)
