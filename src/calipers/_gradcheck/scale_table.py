@@ -227,7 +227,7 @@ def shown_rows(table: ScaleTable) -> list[Scale]:
     """
     Return the few scales that tell most: the best one, the ends, and where others differ from it.
 
-    Where all say the same three are enough.
+    Where all that can tell say the same, the ends are enough.
     """
     rows, best = table.rows, table.best
     opinions = [opinion(table, row) for row in rows]
@@ -238,7 +238,7 @@ def shown_rows(table: ScaleTable) -> list[Scale]:
     chosen += sorted(supporting, key=lambda k: rows[k].error)[:1]
     chosen += [table.near_kink] * (table.near_kink >= 0)
     chosen += [len(rows) - 1, *contradicted[:1]]
-    if contradicted or set(opinions) not in ({EXCLUDES}, {BETWEEN}):
+    if contradicted or opinions[best] == UNSURE or len({opinions[k] for k in able}) > 1:
         chosen += [k for k in (best - 1, best + 1) if 0 <= k < len(rows)]
         chosen += np.linspace(0, len(rows) - 1, _SHOWN).round().astype(int).tolist()
     return [rows[k] for k in sorted(list(dict.fromkeys(chosen))[:_SHOWN])]

@@ -329,6 +329,8 @@ class CheckOutcome:
         is_near = table is not None and table.near_kink >= 0 and not has_kink(table)
         text = explanation(table, nonsmooth=True) if table is not None else ""
         text = text or "f has a kink or a jump there, or is not finite next to x"
+        if not np.isfinite(self.subject.base[entry.row]):
+            text = "f is not finite at x"
         advice = f'; move x{", pass a shorter step=," * is_near} or pass allow={{"NONSMOOTH"}}'
         return f"{entry.name} is undefined: {text}{advice * (not self.is_allowed)}"
 
