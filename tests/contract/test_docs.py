@@ -257,6 +257,14 @@ def test_validation_shows_the_measured_shares():
     assert set(expected) <= set(measured)
 
 
+def test_the_table_of_thresholds_is_that_of_the_code():
+    from docs import thresholds
+
+    (shown,) = thresholds.PLACE.findall(thresholds.PAGE.read_text())
+    assert shown == thresholds.table(), "python -m docs.thresholds"
+    assert 10 < len(shown.splitlines()) - 2 <= 25
+
+
 def test_figures_of_the_results_find_them():
     pytest.importorskip("matplotlib")
     from docs import figures
