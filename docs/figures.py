@@ -167,8 +167,8 @@ def derivative_errors():
         off = abs((f(x + steps) - f(x - steps)) / apart - exact) / abs(exact)
         axes.loglog(steps, np.maximum(off, 1e-17), color="0.6", linewidth=0.8, label="difference")
         # The report of a wrong derivative has the slopes at all steps.
-        wrong = np.array([[2 * exact]])
-        report = calipers.gradcheck(f, np.array([x]), jac=lambda _: wrong, raise_exception=False)
+        wrong = {"jac": lambda _, exact=exact: np.array([[2 * exact]])}
+        report = calipers.gradcheck(f, np.array([x]), **wrong, raise_exception=False)
         table = report.worst.scales
         for contradicted, fill, label in ((False, "C0", "estimated"), (True, "white", "")):
             rows = [row for row in table.rows if row.contradicted == contradicted]

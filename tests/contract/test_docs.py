@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -262,7 +263,9 @@ def test_the_table_of_thresholds_is_that_of_the_code():
 
     (shown,) = thresholds.PLACE.findall(thresholds.PAGE.read_text())
     assert shown == thresholds.table(), "python -m docs.thresholds"
-    assert 10 < len(shown.splitlines()) - 2 <= 25
+    names = re.findall(r"\w+", " ".join(re.findall(r"^\| `(.+?)` \|", shown, re.M)))
+    assert names == [field.name for field in fields(thresholds.THRESHOLDS)]
+    assert len(names) <= 25
 
 
 def test_figures_of_the_results_find_them():
