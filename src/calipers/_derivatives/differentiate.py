@@ -177,9 +177,9 @@ def differentiate(
     Compute the Jacobian of a function with an error estimate for each entry.
 
     The adaptive method takes central differences at steps from half of ``|x|``, or of 1 if that is
-    more, down to a few spacings of x. Each slope has an error, from truncation and from the noise of
-    f. The value is the slope with the smallest error that no shorter step contradicts. It takes 22
-    calls of f for each element of x, and about 110 more for difficult f.
+    more, down to a few spacings of x. Each slope has an error, from truncation and from the noise
+    of f. The value is the slope with the smallest error that no shorter step contradicts. It takes
+    22 calls of f for each element of x, and about 110 more for difficult f.
 
     Parameters
     ----------

@@ -55,9 +55,9 @@ def gradcheck(
     Check derivatives of a function against finite differences with error estimates.
 
     Each entry of the Jacobian is first compared with central differences, at a step that fits the
-    size of its input. For entries that these do not confirm, f is evaluated at steps of all lengths.
-    An entry is wrong only if steps that can tell agree on this, and none supports it: not if noise
-    or a kink may explain the difference.
+    size of its input. For entries that these do not confirm, f is evaluated at steps of all
+    lengths. An entry is wrong only if steps that can tell agree on this, and none supports it: not
+    if noise or a kink may explain the difference.
 
     Parameters
     ----------
