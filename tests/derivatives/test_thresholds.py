@@ -181,6 +181,11 @@ def test_both_sides_of_a_threshold(name, measurement, expected):
     assert measurement() == expected
 
 
+def test_there_are_few():
+    assert len(NAMES) <= 25
+    assert set(NAMES) == {name for name, *_ in CASES}
+
+
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 @pytest.mark.parametrize("name", NAMES)
 def test_another_threshold_changes_an_answer(name, factor, monkeypatch):

@@ -286,9 +286,8 @@ def _is_invisible(
     constant = s.still >= T.constant * s.inner
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
     slope = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
-    about = (s.t <= s.inner[:, None]) & (s.t >= s.inner[:, None] / 16)
-    changes = (np.abs(s.even) + np.abs(s.odd)) / s.t
-    rise = np.fmax.reduce(np.where(about, changes, 0.0), axis=1)
+    within = np.where(s.t <= s.inner[:, None], np.abs(s.even) + np.abs(s.odd), 0.0)
+    rise = np.fmax.reduce(within, axis=1) / s.inner
     size = np.fmax(natural, np.fmax(slope, rise))
     off = np.abs(claim - m.value) + m.error + m.gap
     return constant, np.asarray(off <= T.negligible * resolution * size)
