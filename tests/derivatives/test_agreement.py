@@ -369,11 +369,24 @@ class TestFail:
         assert verdict(s, 100.0)[0] == FAIL
 
 
+class TestBroken:
+    """Where f jumps at x, or is not defined next to it."""
+
+    @pytest.mark.parametrize("claim", [1.0, 2.0, np.inf])
+    def test_no_claim_is_right_or_wrong(self, claim):
+        s = table(1.0, np.inf, broken=True)
+        assert verdict(s, claim)[0] == NONSMOOTH
+        assert verdict(table(1.0, np.inf), claim)[0] == INCONCLUSIVE
+
+    def test_what_is_confirmed_passes(self):
+        assert verdict(table(1.0, 1e-9, broken=True), 1.0)[0] == PASS
+
+
 class TestHidden:
     """Claims that pass because nothing could show that they are wrong."""
 
-    def constant(self, still=0.5, **options):
-        return table(0.0, 1e-5, still=still, change=0.0, **options)
+    def constant(self, still=0.5, change=0.0, **options):
+        return table(0.0, 1e-5, still=still, change=change, **options)
 
     def test_zero_where_f_is_constant(self):
         assert verdict(self.constant(), 0.0) == (PASS, True)
@@ -383,7 +396,15 @@ class TestHidden:
         assert verdict(self.constant(), SPACING, resolution=0.0) == (PASS, True)
 
     def test_constant_at_a_few_spacings_only_says_nothing(self):
-        assert verdict(self.constant(still=1e-9), 0.0, resolution=0.0) == (INCONCLUSIVE, False)
+        s = self.constant(still=1e-9, change=1.0)
+        assert verdict(s, 0.0, resolution=0.0) == (INCONCLUSIVE, False)
+
+    def test_f_is_nothing_but_noise(self):
+        s = table(1e-15, 2e-15, change=4 * SPACING)
+        assert verdict(s, -1e-15, 0.0, natural=1e-15) == (PASS, True)
+        assert verdict(s, 1e-13, 0.0, natural=1e-15) == (FAIL, False)
+        s = table(1e-15, 2e-15, change=100 * SPACING)
+        assert verdict(s, -1e-15, 0.0, natural=1e-15) == (INCONCLUSIVE, False)
 
     def test_a_claim_is_not_accused_of_less_than_a_spacing(self):
         s = table(1e-12, 1e-16, still=0.5)

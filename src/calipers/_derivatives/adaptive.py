@@ -177,27 +177,12 @@ def scales_of(
     power: int = 1,
     first: bool = False,
     wanted: NDArray | None = None,
-) -> tuple[NDArray, Scales, Estimates]:
-    """Return the outputs that change, or are `wanted`, with their scales and estimates."""
-    found = _in_units(samples, base, states, eps, parts, power, first, wanted)
-    outputs, scales, estimates, unit = found
-    if unit is None:
-        return outputs, scales, estimates
-    with np.errstate(all="ignore"):
-        return outputs, scales.times(unit), estimates.times(unit)
-
-
-def _in_units(
-    samples: Samples,
-    base: NDArray,
-    states: NDArray,
-    eps: float,
-    parts: int,
-    power: int,
-    first: bool,
-    wanted: NDArray | None = None,
 ) -> tuple[NDArray, Scales, Estimates, NDArray | None]:
-    """Do as `scales_of` in the units that come last, if these are not 1."""
+    """
+    Return the outputs that change, or are `wanted`, with their scales and estimates.
+
+    These are in the units that come last, a power of two for each output, if not None.
+    """
     outputs = _changing(samples, base, parts)
     if wanted is not None:
         outputs = np.union1d(outputs, wanted)
@@ -238,7 +223,7 @@ def survey(
         calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
         for part in _blocks(samples, base):
             some = Samples(*(array[part] for array in samples))
-            found = _in_units(some, base, chosen[part], eps, parts, power, first)
+            found = scales_of(some, base, chosen[part], eps, parts, power, first)
             yield Survey(which[part], some, *found, calls[part], first)
 
     usable = np.flatnonzero(states["limit"] > 0)

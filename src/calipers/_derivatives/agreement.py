@@ -279,12 +279,16 @@ def _is_invisible(
     s: Scales, m: Estimates, claim: NDArray, natural: NDArray, resolution: float
 ) -> tuple[NDArray, NDArray]:
     """
-    Return which claims change f by less than its spacing, and which differ by nothing that counts.
+    Return which claims change f by less than its noise, and which differ by nothing that counts.
 
     The former where f is constant; the latter compared with what f changes by within |x|.
     """
     constant = s.still >= T.constant * s.inner
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
+    noise = T.visible * s.noise
+    only_noise = (s.change <= noise) & np.isfinite(m.error) & (s.still < T.constant * s.inner)
+    only_noise &= np.abs(claim - m.value) <= T.certain * m.error
+    constant |= only_noise & (np.abs(claim) * s.inner <= noise)
     slope = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
     within = np.where(s.t <= s.inner[:, None], np.abs(s.even) + np.abs(s.odd), 0.0)
     rise = np.fmax.reduce(within, axis=1) / s.inner

@@ -239,6 +239,14 @@ def measure(
         noise, chosen = _noise(t, span, d, e, u, change, finite, few, sided, power)
         dead = np.asarray(~chosen.any(axis=1))
         there = np.where(chosen, sizes, 0.0).max(axis=1)
+        unmoved = np.logical_and.accumulate(((change == 0) | np.isnan(step))[:, ::-1], axis=1)
+        still = np.fmax.reduce(np.where(unmoved[:, ::-1], step, 0.0), axis=1)
+        if (still > 0).any():
+            # Rounding that hides changes hides less than the first that is seen.
+            seen = np.where((change > 0) & (step > still[:, None]), change, 0.0)
+            last = seen.shape[1] - 1 - (seen[:, ::-1] > 0).argmax(axis=1)
+            quantum = np.take_along_axis(seen, last[:, None], axis=1)[:, 0]
+            noise = np.where(still > 0, np.fmin(noise, T.rounding * quantum), noise)
         size = np.abs(base)
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
@@ -253,8 +261,6 @@ def measure(
         within = finite & (step <= inner[:, None, None])
         largest = np.where(within, change, 0.0).max(axis=1, initial=0)
         noisy = noise > T.noisy * eps * np.fmax(size, largest)
-        unmoved = np.logical_and.accumulate(((change == 0) | np.isnan(step))[:, ::-1], axis=1)
-        still = np.fmax.reduce(np.where(unmoved[:, ::-1], step, 0.0), axis=1)
         # Where f is nothing but noise, it may as well vary faster than any step shows.
         changes = np.fmax.reduce(np.where(finite, change, 0.0), axis=1)
         lost = np.fmax(size, changes) <= T.visible * noise
@@ -335,8 +341,8 @@ def _broken(
         for side, limit in zip((above, below), limits, strict=True):
             spread = spread + np.where(taken, np.abs(side - limit[:, None]), 0.0).max(axis=1)
         spread = spread + eps * np.fmax(np.abs(limits[0]), np.abs(limits[1]))
-        above_limit, below_limit = (np.abs(limit - base) > T.visible * spread for limit in limits)
-        jumps = np.abs(limits[0] - limits[1]) > T.visible * spread
+        above_limit, below_limit = (np.abs(limit - base) > T.multiple * spread for limit in limits)
+        jumps = np.abs(limits[0] - limits[1]) > T.multiple * spread
         jumps |= above_limit & below_limit
     return np.asarray(broken | (jumps & (count >= T.noise_samples) & (not sided)))
 

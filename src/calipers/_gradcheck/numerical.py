@@ -41,6 +41,7 @@ from .refine import Refinement
 
 _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two and four
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
+_ROOM = 2.0**-10  # least room within bounds, as a share of |x|, that a number is moved in
 _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
 
 
@@ -141,12 +142,17 @@ class FiniteDifferences:
         """The noise of f's results where all numbers of this input change; inf if they do not."""
         noise = np.full(self.problem.base.size, np.inf)
         x = as_real_vector(self.problem.x).astype(float)
-        if self.coarse.lows.size or self.coarse.is_explicit or not np.isfinite(x).all():
-            return np.zeros_like(noise)  # bounds and steps of the caller hold
+        if self.coarse.is_explicit or not np.isfinite(x).all():
+            return np.zeros_like(noise)  # the steps of the caller hold
         random = np.random.default_rng(0)
         v = random.uniform(0.5, 1.0, x.size) * np.where(x == 0, 1.0, x)
         state = np.zeros(1, STATE)
         state["length"], state["limit"], state["top"] = 1.0, np.inf, 1.0
+        if self.coarse.lows.size:
+            room = np.fmin(self.coarse.highs - x, x - self.coarse.lows) / np.abs(v)
+            v[room < _ROOM] = 0.0
+            state["limit"] = room[room >= _ROOM].min(initial=np.inf)
+            state["top"] = np.fmin(1.0, 2 * state["limit"])
         state["grain"] = self.eps
 
         def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
@@ -156,7 +162,8 @@ class FiniteDifferences:
             try:
                 for found in survey(self.problem.base, displaced, state, self.eps, briefly=True):
                     changing = found.scales.change[0] > 0
-                    noise[found.outputs[changing]] = found.scales.noise[0, changing]
+                    unit = 1.0 if found.unit is None else found.unit
+                    noise[found.outputs[changing]] = (found.scales.noise[0] * unit)[changing]
             except Exception:  # f may raise anything where it is not defined
                 return np.zeros_like(noise)
         return noise

@@ -27,11 +27,21 @@ _GROWTH = 1e3  # ratio of the slopes at the shortest and longest step, at a jump
 
 
 def scale_table(
-    s: Scales, m: Estimates, at: tuple[int, int], length: float, analytic: float, tolerance: float
+    s: Scales,
+    m: Estimates,
+    at: tuple[int, int],
+    length: float,
+    unit: float,
+    analytic: float,
+    tolerance: float,
 ) -> ScaleTable | None:
-    """Return the scales of an output along a direction whose steps are in units of `length`."""
+    """
+    Return the scales of an output along a direction.
+
+    Its steps are in units of `length`, and values of f in units of `unit`.
+    """
     one, k = s.entries(*map(np.atleast_1d, at)), (0, slice(None), 0)
-    slopes = (a[k] / length for a in (one.slope, one.error, one.gap, one.gap_error))
+    slopes = (a[k] / length * unit for a in (one.slope, one.error, one.gap, one.gap_error))
     columns = np.array([one.t[k] * length, *slopes])
     finite, contradicted = np.isfinite(columns[:2]).all(axis=0), m.contradicted[at[0], :, at[1]]
     columns = np.where(np.isnan(columns), np.array([[0, 0, np.inf, 0, np.inf]]).T, columns)
@@ -51,8 +61,8 @@ def scale_table(
         int(before[near]) if near >= 0 and finite[near] else -1,
         analytic,
         tolerance,
-        float(m.gap[at]) / length,
-        float(one.noise[0, 0]),
+        float(m.gap[at]) / length * unit,
+        float(one.noise[0, 0]) * unit,
         bool(one.noisy[0, 0]),
         bool(one.broken[0, 0]),
     )

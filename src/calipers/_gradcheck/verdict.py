@@ -37,7 +37,7 @@ class RefinedColumns:
         self.numbers = differences.part.start + self.columns  # among those of all inputs
         shape = len(self.columns), differences.problem.base.size
         self.value, self.error = np.zeros(shape), np.full(shape, np.inf)
-        self._measured: list[tuple[NDArray, NDArray, Scales, Estimates, NDArray]] = []
+        self._measured: list[tuple[NDArray, NDArray, Scales, Estimates, NDArray, NDArray]] = []
         self.value, self.error = np.full(shape, np.nan), np.full(shape, np.inf)
         lost = differences.steps[self.columns] < differences.eps * self._units
         standing = lost[:, None] & (self.right == 0) & (self.left == 0)
@@ -80,7 +80,8 @@ class RefinedColumns:
             for name, every in forms.items()
         }
         agrees = _agree(list(forms.values()), screening.rule, self.floor) if consistent else None
-        verdicts = {name: np.full(every.shape, _AT(PASS), np.int8) for name, every in forms.items()}
+        start = _AT(INCONCLUSIVE)  # of columns without samples
+        verdicts = {name: np.full(every.shape, start, np.int8) for name, every in forms.items()}
         if self.differences.refinement.sampled:
             self._judge_samples(forms, doubtful, verdicts, entries)
         else:
@@ -97,7 +98,7 @@ class RefinedColumns:
         )
         for number, column in zip(self.numbers.tolist(), self.value, strict=True):
             entries.keep(number, column)
-        sizes.note(self.numbers, self.value, self.error)
+        sizes.note(self.numbers, self.value, np.where(self.value == 0, 0.0, self.error))
         for name, every in forms.items():
             k, rows = np.nonzero(doubtful[name])
             value, error, claim = self.value[k, rows], self.error[k, rows], every[k, rows]
@@ -115,13 +116,13 @@ class RefinedColumns:
     ) -> ScaleTable | None:
         """Return the scales of one of some entries, if f was sampled."""
         k, row = int(columns[i]), int(rows[i])
-        for group, outputs, scales, estimates, length in self._measured:
+        for group, outputs, scales, estimates, length, unit in self._measured:
             if k in group:
                 at = int(np.searchsorted(group, k)), int(np.searchsorted(outputs, row))
                 claim, value, floor = every[k, row], self.value[k, row], self.floor[k, row]
                 allowed = self.screening.rule.allowed(claim, value, floor)
-                width = float(length[at[0], 0])
-                return scale_table(scales, estimates, at, width, float(claim), float(allowed))
+                sizes = float(length[at[0]]), float(unit[at[1]]), float(claim), float(allowed)
+                return scale_table(scales, estimates, at, *sizes)
         return None
 
     def _judge_samples(
@@ -151,9 +152,12 @@ class RefinedColumns:
                 )
                 states = every_state[group]
                 about = base, states, steps.eps, problem.parts, 1, quick, wanted
-                outputs, scales, estimates = scales_of(samples_of(tuple(arrays), group), *about)
-                length = states["length"][:, None]
-                self._measured.append((group, outputs, scales, estimates, length))
+                measured = scales_of(samples_of(tuple(arrays), group), *about)
+                outputs, scales, estimates, unit = measured
+                # Slopes times this are in the units of the scales.
+                unit = np.ones(len(outputs)) if unit is None else unit
+                length = states["length"][:, None] / unit
+                self._measured.append((group, outputs, scales, estimates, states["length"], unit))
                 self.value[group] = 0.0
                 self.error[group] = rounding_of_constants(base, states, steps.eps)
                 block = np.ix_(group, outputs)
@@ -163,7 +167,8 @@ class RefinedColumns:
                     k, rows = np.nonzero(doubtful[name][group])
                     if not len(k):
                         continue
-                    at, width = np.searchsorted(outputs, rows), length[k, 0]
+                    at = np.searchsorted(outputs, rows)
+                    width = length[k, at]
                     claim, value = every[group[k], rows], self.value[group[k], rows]
                     allowed = rule.allowed(claim, value, self.floor[group[k], rows])
                     record = (
@@ -177,7 +182,7 @@ class RefinedColumns:
                     verdict, hidden = agreement.judge(*record, np.zeros((1, len(k))))
                     if np.any((verdict == _AT(FAIL)) & (record[0].still > 0)):
                         # Where f does not change, its noise is measured where all of x changes.
-                        usual = differences.usual_noise[rows][None]
+                        usual = (differences.usual_noise[rows] / unit[at])[None]
                         verdict, hidden = agreement.judge(*record, usual)
                     verdicts[name][group[k], rows] = verdict[0]
                     entries.hidden += int(np.count_nonzero(hidden))
