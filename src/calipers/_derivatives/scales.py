@@ -418,8 +418,8 @@ def _noise(
     residual = change.copy()  # of the longest steps nothing is predicted
     straight = lagrange([points[:, :-1] - u[:, ORDERS:] for points in _shifted(u, ORDERS)])
     predicted = _combined(straight, d)
+    odd, even = d * span, e * step
     r_odd = np.abs(d[:, ORDERS:] - predicted) * span[:, ORDERS:]
-    r_odd *= _D_NOISE if sided else 1 / _D_NOISE
     # The even part over t has a term in 1/t only at a kink.
     smooth = _combined(straight, e / step)
     bent = lagrange([points[:, :-1] - t[:, 2:] for points in _shifted(t, 2)])
@@ -427,8 +427,20 @@ def _noise(
     r_even = np.fmin(
         np.abs(e[:, ORDERS:] - smooth * step[:, ORDERS:]), np.abs(e[:, ORDERS:] - kinked)
     )
-    r_even *= step[:, ORDERS:] / _E_NOISE
-    both = r_odd if sided or power > 1 else np.sqrt((r_odd**2 + r_even**2) / 2)
+    r_even *= step[:, ORDERS:]
+    # What an edge between x and the shorter of the longer steps explains.
+    from_edge = lagrange([points[:, :-1] - t[:, ORDERS:] for points in _shifted(t, ORDERS)])
+    edge_odd, edge_even = (
+        np.abs(values[:, ORDERS:] - _combined(from_edge, values)) for values in (odd, even)
+    )
+    by_odd, by_even = _D_NOISE if sided else 1 / _D_NOISE, 1 / _E_NOISE
+
+    def together(odds: NDArray, evens: NDArray) -> NDArray:
+        if sided or power > 1:
+            return odds * by_odd
+        return np.asarray(np.sqrt(((odds * by_odd) ** 2 + (evens * by_even) ** 2) / 2))
+
+    both, at_edge = together(r_odd, r_even), together(edge_odd, edge_even)
     residual[:, ORDERS:] = np.where(np.isfinite(both), both, residual[:, ORDERS:])
     changes = (change != 0) & finite
     order = np.cumsum(changes[:, ::-1], axis=1)[:, ::-1]  # 1 at the shortest
@@ -437,11 +449,17 @@ def _noise(
     enough = chosen[:, ORDERS:].sum(axis=1) >= N_PROBES
     chosen[:, :ORDERS] &= ~enough[:, None]
 
-    def rms(which: NDArray) -> NDArray:
-        squares = np.where(which, residual * residual, 0.0).sum(axis=1)
+    def rms(which: NDArray, values: NDArray = residual) -> NDArray:
+        squares = np.where(which, values * values, 0.0).sum(axis=1)
         return np.asarray(np.sqrt(squares / np.fmax(which.sum(axis=1), 1)))
 
-    noise = rms(chosen)
+    # Where f is constant at short steps, and moves at longer ones exactly as from an edge on, it is
+    # not noisy.
+    flat = ((change == 0) & finite).sum(axis=1) >= T.noise_samples
+    predicted_ones = chosen[:, ORDERS:].sum(axis=1)
+    edge = rms(chosen[:, ORDERS:], np.where(np.isfinite(at_edge), at_edge, np.inf))
+    at_edge_only = flat & (predicted_ones >= 2) & (edge <= T.negligible * rms(chosen))
+    noise = np.where(at_edge_only, edge, rms(chosen))
     if few:
         return noise, chosen
     # Where f still bends at the longer ones, the shorter ones say less.
