@@ -68,12 +68,18 @@ class Estimates:
         """The error of the derivative; at a kink half the difference of both slopes."""
         return np.asarray(np.fmax(self.error, self.gap))
 
+    def is_endless(self, s: Scales) -> NDArray:
+        """Return where slopes grow without end: the error is infinite, not for want of scales."""
+        own = np.where(self.contradicted, np.inf, s.error)
+        return np.asarray(np.isinf(self.error) & np.isfinite(_take(own, self.scale)))
+
     def status(self, s: Scales) -> NDArray:
         """Return the status of each direction: the most severe of its outputs."""
         status = np.where(s.noisy & (s.change > 0), NOISY, CONVERGED)
         status = np.where(self.gap > 0, NONSMOOTH, status)
         status = np.where(self.scattered, ALIASED, status)
         status = np.where(np.isfinite(self.value) & np.isfinite(self.error), status, NONFINITE)
+        status = np.where(self.is_endless(s), NONSMOOTH, status)
         return np.asarray(np.max(status, axis=-1, initial=CONVERGED))
 
 
@@ -123,6 +129,7 @@ def estimate(s: Scales) -> Estimates:
         scattered = to_it.any(axis=1) & (kink < 0)
         error = np.where(scattered, np.fmax(error, other), error)
         error = np.fmax(error, _excess(s, value, scale))
+        error = np.fmax(error, _remainder(s, scale))
         kink = np.where(jumps.any(axis=1), kink, -1)
         at_x = gap_at_x(s)
     return Estimates(value, error, scale, contradicted, kink, scattered, *at_x)
@@ -199,6 +206,30 @@ def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
     return np.asarray(np.where(more, relative, 0.0).max(axis=1))
 
 
+def _remainder(s: Scales, scale: NDArray) -> NDArray:
+    """
+    Return how far slopes may still change at steps shorter than a scale, or 0 where they converge.
+
+    The errors of differences of a smooth f fall as a power of the step that is at least 1. Of
+    ``|x|**p`` they fall as the power p - 1. If that is less than `T.smooth` at all scales next to
+    this one, the remaining changes are a geometric series, whose sum is infinite from 0 on.
+    """
+    plain = s.odd / s.span
+    change = np.abs(plain[:, 1:] - plain[:, :-1])
+    clear = change > T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span[:, 1:]
+    steps = np.log(s.t[:, 1:-1] / s.t[:, :-2])
+    power = np.log(change[:, 1:] / change[:, :-1]) / steps
+    number = np.arange(power.shape[1])[None, :, None] - scale[:, None]
+    near = (number >= -T.in_a_row) & (number < 0)
+    slow = near & clear[:, 1:] & clear[:, :-1] & (power < T.smooth)
+    persistent = slow.sum(axis=1) >= T.in_a_row
+    exponent = np.where(near, power, np.inf).min(axis=1)
+    last = _take(change, np.fmin(scale, change.shape[1] - 1))
+    ratio = np.where(exponent > 0, 2.0**-exponent, 1.0)
+    total = np.where(ratio < 1, last / (1 - ratio), np.inf)
+    return np.where(persistent & np.isfinite(exponent), total, 0.0)
+
+
 def gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
     """Return half the jump of the slope at x, or 0, and its error."""
     contradicted = contradicted_scales(s.gap, s.gap_error)
@@ -240,6 +271,7 @@ def judge(
         verdict[fails & ~at_kink & ~constant] = FAIL
         verdict[at_kink & ~hidden] = NONSMOOTH_VERDICT
         verdict[(verdict == INCONCLUSIVE) & near_kink] = NONSMOOTH_VERDICT
+        verdict[m.is_endless(s) & (verdict == INCONCLUSIVE)] = NONSMOOTH_VERDICT
         verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
         known = np.isfinite(m.value) & np.isfinite(m.error)
         verdict[~np.isfinite(claim) & known] = FAIL

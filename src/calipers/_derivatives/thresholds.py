@@ -72,6 +72,11 @@ class Thresholds:
     rtol, rtol_single : float
         Default tolerances, relative to the numerical value, in double and in lower precision.
         Differences resolve eps**(2/3), so that four digits of f may cancel, and two in float32.
+    smooth : float
+        Power of the step below which differences do not converge as those of a smooth f: theirs is
+        1 on one side, and 2 on both.
+    in_a_row : int
+        Scales at which that has to show: noise does so at one or two.
     """
 
     multiple: float = 4.0
@@ -97,6 +102,8 @@ class Thresholds:
     screening_noise: float = 64.0
     rtol: float = 1e-6
     rtol_single: float = 5e-3
+    smooth: float = 0.75
+    in_a_row: int = 4
 
 
 THRESHOLDS = Thresholds()
