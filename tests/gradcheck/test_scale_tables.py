@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -216,7 +217,8 @@ def test_the_range_of_a_picture_holds_what_is_compared():
 
 
 def flag(entries, excess, verdict=0):
-    """Add an entry of each excess."""
+    """Add an entry of each excess, by a rule without tolerances."""
+    rule = Rule(0.0, 0.0, 1.0, 1.0, False, 0.0)
     excess = np.array(excess, float)
     count = np.arange(len(excess)) + len(entries.rows)
     tables = []
@@ -226,8 +228,7 @@ def flag(entries, excess, verdict=0):
         return replace(CONSTANT, analytic=excess[i])
 
     same = np.full(len(excess), verdict)
-    severity = np.stack((excess, excess), axis=1)
-    entries.add(count, count, "jac", same, excess, excess, excess, severity, made)
+    entries.add(count, count, "jac", same, excess, 0 * count, 1 + 0 * count, rule, made)
     return len(tables)
 
 
@@ -343,6 +344,12 @@ def test_checks_without_scales_show_none():
         assert report.worst.scales is None
         assert "  step " not in str(report)
     assert gradcheck(np.sin, X, vjp=lambda x, w: w * np.cos(x)).worst is None
+
+
+def test_scales_do_not_depend_on_the_workers():
+    alone = checked(np.sin, X, 2 * np.cos(X))
+    with ThreadPoolExecutor(2) as workers:
+        assert checked(np.sin, X, 2 * np.cos(X), workers=workers).failures == alone.failures
 
 
 def test_steps_are_those_of_x():

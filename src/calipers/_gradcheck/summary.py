@@ -62,13 +62,14 @@ class FlaggedEntries:
         analytic: NDArray,
         numerical: NDArray,
         error: NDArray,
-        severity: NDArray | None = None,
+        rule: Rule | None = None,
         table: Callable[[int], ScaleTable | None] = lambda _: None,
     ) -> None:
         """
         Count entries by verdict, and store those that do not pass.
 
-        `table` returns the scales of one of them, of which the worst by `severity` are stored.
+        `table` returns the scales of one of them, which are stored of those that are worst by the
+        `rule`.
         """
         for k, verdict in enumerate(VERDICTS):
             (which,) = np.nonzero(verdicts == k)
@@ -81,11 +82,12 @@ class FlaggedEntries:
                 self.forms.append(form)
                 self.verdicts.append(verdict)
                 self.values.append((float(analytic[i]), float(numerical[i]), float(error[i])))
-            if severity is None:
+            if rule is None or not len(which):
                 continue
             worst = self.worst.setdefault(verdict, [])
-            for i in which[_worst_first(severity[which])[:_MAX_TABLES]].tolist():
-                size = severity[i].tolist()
+            severity = rule.severity(analytic[which], numerical[which], error[which])
+            for place in _worst_first(severity)[:_MAX_TABLES].tolist():
+                i, size = which[place], severity[place].tolist()
                 if len(worst) == _MAX_TABLES and size <= worst[-1][0]:
                     break
                 scales = table(i)

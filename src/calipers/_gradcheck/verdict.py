@@ -107,9 +107,9 @@ class RefinedColumns:
             unknown = verdict == _AT(INCONCLUSIVE)
             sizes.doubt(rows[unknown], self.numbers[k[unknown]], error[unknown])
             entries.count[PASS] += every.size - len(rows)
-            severity = screening.rule.severity(claim, value, error)
             table = partial(self._scales_of, every, k, rows)
-            entries.add(self.numbers[k], rows, name, verdict, claim, value, error, severity, table)
+            about = claim, value, error, screening.rule, table
+            entries.add(self.numbers[k], rows, name, verdict, *about)
 
     def _scales_of(
         self, every: NDArray, columns: NDArray, rows: NDArray, i: int
