@@ -44,6 +44,8 @@ def scale_table(
     slopes = (a[k] / length * unit for a in (one.slope, one.error, one.gap, one.gap_error))
     columns = np.array([one.t[k] * length, *slopes])
     finite, contradicted = np.isfinite(columns[:2]).all(axis=0), m.contradicted[at[0], :, at[1]]
+    known = np.flatnonzero(np.isfinite(columns[2]) & finite)
+    finite[known[-1] + 1 if len(known) else len(finite) :] = False  # they lack shorter steps
     columns = np.where(np.isnan(columns), np.array([[0, 0, np.inf, 0, np.inf]]).T, columns)
     rows = tuple(
         Scale(step, slope, error, gap, gap_error, out)
