@@ -94,6 +94,14 @@ def constant(share):
     return verdict(s, 0.0, resolution=0.0)[0]
 
 
+def uncertain(power, count=12):
+    """Return whether slopes that fall as a power of the step have the error of what remains."""
+    t = 0.5 ** np.arange(1, count + 1)
+    error = np.where(np.arange(count) == count - 2, 1e-9, 1.0)
+    s = table(t**power, error, t=t, departure=(0 * t, t ** (1 + power)))
+    return bool(estimate(s).error[0, 0] > 1e-6)
+
+
 def noisy(spacings):
     random = np.random.default_rng(1)
     s = measured(lambda t: 1 + t + spacings * EPS * random.standard_normal())
@@ -168,6 +176,10 @@ CASES = [
     ("rtol", lambda: check(lambda x: 3 * x, 3 + 1.5 * 3e-6)[0], "FAIL"),
     ("rtol_single", lambda: check(lambda x: 3 * x, 3 + 0.7 * 0.015, np.float32(1))[0], "PASS"),
     ("rtol_single", lambda: check(lambda x: 3 * x, 3 + 1.5 * 0.015, np.float32(1))[0], "FAIL"),
+    ("smooth", lambda: uncertain(0.55), True),
+    ("smooth", lambda: uncertain(1.1), False),
+    ("in_a_row", lambda: uncertain(0.1, 5), False),
+    ("in_a_row", lambda: uncertain(0.1, 8), True),
 ]
 NAMES = [field.name for field in fields(thresholds.Thresholds)]
 
