@@ -211,8 +211,8 @@ def _remainder(s: Scales, scale: NDArray) -> NDArray:
     Return how far slopes may still change at steps shorter than a scale, or 0 where they converge.
 
     The errors of differences of a smooth f fall as a power of the step that is at least 1. Of
-    ``|x|**p`` they fall as the power p - 1. If that is less than `T.smooth` at all scales next to
-    this one, the remaining changes are a geometric series, whose sum is infinite from 0 on.
+    ``|x|**p`` they fall as the power p - 1. If that is less than `T.smooth` at all scales from a few
+    longer ones to the noise, the remaining changes are a geometric series, whose sum is infinite from 0 on.
     """
     plain = s.odd / s.span
     change = np.abs(plain[:, 1:] - plain[:, :-1])
@@ -220,10 +220,10 @@ def _remainder(s: Scales, scale: NDArray) -> NDArray:
     steps = np.log(s.t[:, 1:-1] / s.t[:, :-2])
     power = np.log(change[:, 1:] / change[:, :-1]) / steps
     number = np.arange(power.shape[1])[None, :, None] - scale[:, None]
-    near = (number >= -T.in_a_row) & (number < 0)
-    slow = near & clear[:, 1:] & clear[:, :-1] & (power < T.smooth)
-    persistent = slow.sum(axis=1) >= T.in_a_row
-    exponent = np.where(near, power, np.inf).min(axis=1)
+    seen = clear[:, 1:] & clear[:, :-1] & (number >= -T.in_a_row)
+    slow = ~seen | (power < T.smooth)
+    persistent = slow.all(axis=1) & (seen.sum(axis=1) >= T.in_a_row)
+    exponent = np.where(seen, power, np.inf).min(axis=1)
     last = _take(change, np.fmin(scale, change.shape[1] - 1))
     ratio = np.where(exponent > 0, 2.0**-exponent, 1.0)
     total = np.where(ratio < 1, last / (1 - ratio), np.inf)
@@ -264,6 +264,7 @@ def judge(
         passes |= (off <= allowed) & (m.error <= T.resolving * allowed)
         fails = _is_refuted(s, m, claim, allowed, usual)
         constant, negligible = _is_invisible(s, m, claim, natural, resolution)
+        negligible &= off <= allowed + T.certain * m.error  # what is resolved is not hidden
         hidden = (constant | negligible) & ~passes & ~fails
         at_kink, near_kink = _is_one_sided(s, m, claim, allowed, resolution)
         verdict = np.full(claim.shape, INCONCLUSIVE, np.int8)
@@ -313,7 +314,8 @@ def _is_invisible(
     """
     Return which claims change f by less than its noise, and which differ by nothing that counts.
 
-    The former where f is constant; the latter compared with what f changes by within |x|.
+    The former where f is constant; the latter compared with an entry of natural size, and claims of
+    next to nothing with what f changes by within |x|.
     """
     constant = s.still >= T.constant * s.inner
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
@@ -324,6 +326,6 @@ def _is_invisible(
     slope = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
     within = np.where(s.t <= s.inner[:, None], np.abs(s.even) + np.abs(s.odd), 0.0)
     rise = np.fmax.reduce(within, axis=1) / s.inner
-    size = np.fmax(natural, np.fmax(slope, rise))
     off = np.abs(claim - m.value) + m.error + m.gap
-    return constant, np.asarray(off <= T.negligible * resolution * size)
+    least, nothing = (T.negligible * resolution * a for a in (natural, np.fmax(slope, rise)))
+    return constant, (off <= least) | (np.fmax(off, np.abs(claim)) <= nothing)
