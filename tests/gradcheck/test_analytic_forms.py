@@ -13,15 +13,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import calipers
-from calipers._gradcheck import jacobian_storage
+from calipers._gradcheck import basis_vectors
 from calipers._gradcheck.adapt import FORMS, CheckArguments
 from calipers._gradcheck.all_entries import examine
 from calipers._gradcheck.analytic import AnalyticDerivative
-from calipers._gradcheck.basis_vectors import UnitVectors
+from calipers._gradcheck.basis_vectors import Rows, UnitVectors
 from calipers._gradcheck.calls import AdaptedDerivative
 from calipers._gradcheck.columns import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.entry_rules import Rule
-from calipers._gradcheck.jacobian_storage import Rows
 from calipers._gradcheck.numerical import ExecutionPolicy, plan_differences
 from calipers._gradcheck.summary import FlaggedEntries
 from tests.data.gradcheck_functions import THREE, checked
@@ -445,7 +444,7 @@ def test_a_batch_that_is_not_what_single_calls_give_is_given_up():
 @pytest.mark.parametrize("shape", [(40, 30), (300, 500), (3, 0)])
 @pytest.mark.parametrize("large", [0, 1 << 20])
 def test_rows_are_kept_without_zeros_while_most_are_0(shape, share, large, monkeypatch):
-    monkeypatch.setattr(jacobian_storage, "_LARGE", large)
+    monkeypatch.setattr(basis_vectors, "LARGE_BYTES", large)
     random = np.random.default_rng(0)
     expected = np.where(random.random(shape) < share, random.normal(size=shape), 0.0)
     expected[:, :2] = 0.0

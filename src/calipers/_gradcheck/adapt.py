@@ -8,7 +8,6 @@ Adapt the caller's function, inputs and derivatives to NumPy arrays.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,8 @@ class CheckArguments:
 
     def __post_init__(self) -> None:
         """Raise if it is unclear how f and the derivatives are called."""
-        require_named(self.kwargs)
+        if self.kwargs is not None:
+            require_named(self.kwargs)
         if self.convention not in CONVENTIONS:
             msg = f"convention must be one of {CONVENTIONS}, got {self.convention!r}"
             raise ValueError(msg)
@@ -177,9 +177,10 @@ class CheckArguments:
             return self
         chosen, optional = self._named, 0
         if chosen is None:
-            able = (holds_arrays(x) or is_differentiable(x) or is_array(x) for x in self.several)
-            optional = len(self.several)
-            chosen = tuple(compress(range(optional), able))
+            for k, x in enumerate(self.several):
+                if is_differentiable(x) or holds_arrays(x) or is_array(x):
+                    chosen = (*(chosen or ()), k)
+            chosen, optional = chosen or (), len(self.several)
         structure = Structure(NumpyContainers(), self.whole, chosen, optional, masked)
         return self._with(self.f, structure)
 
@@ -268,7 +269,8 @@ class CheckArguments:
         for k, value in enumerate(whole):
             copy: Any = value
             if k in chosen or isinstance(value, np.ndarray):
-                array = np.asarray(as_dense_array(value, f"input {names[k]}"))
+                plain = type(value) is np.ndarray
+                array = value if plain else np.asarray(as_dense_array(value, f"input {names[k]}"))
                 if array.ndim == 0 and not isinstance(value, np.ndarray):
                     scalars.add(k)
                 # In C order, as finite differences pass it, so that f gets one memory order.
@@ -285,14 +287,14 @@ class CheckArguments:
                     f"numerically: {advice}"
                 )
                 raise TypeError(msg)
-            values.append(copy)
+            values.append(copy if k in chosen or self.of_library else of_numpy(copy))
         source = self.library or self.structure
         value_indices = NO_INDICES if source is None else source.value_indices
         called = labels_of("in", names) if self.labels is None else self.labels[0]
         active = segments_of([values[k] for k in chosen], chosen, names, called, value_indices)
         kwargs = dict(self.kwargs or {})
-        if not self.of_library:
-            values, kwargs = of_numpy(values), of_numpy(kwargs)
+        if kwargs and not self.of_library:
+            kwargs = of_numpy(kwargs)
         return FunctionAtPoint(
             AdaptedFunction.of(self.f),
             values,
@@ -369,6 +371,8 @@ class CheckArguments:
 
 def is_differentiable(value: Any) -> bool:
     """Return True if an input is an array of floating-point numbers, or such a number."""
+    if type(value) is np.ndarray:
+        return value.dtype.kind in "fc"
     if isinstance(value, (bool, int, str, bytes)) or value is None or callable(value):
         return False
     try:

@@ -1,9 +1,11 @@
-"""Call vjp or jvp with unit vectors, which gives the rows or the columns of the Jacobian."""
+"""Call vjp or jvp with unit vectors, and store the results: rows or columns of the Jacobian."""
 
 import contextlib
-import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
+from threading import Lock
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
@@ -17,12 +19,112 @@ from .._execution.tasks import Buffers
 from .._kernels.gradcheck import AT_POINTS
 from .analytic import AnalyticDerivative
 from .entry_rules import all_agree
-from .jacobian_storage import Rows
+from .jacobian_storage import LARGE_BYTES, SPARSE, Compact, nonzeros
 
 _MANY = 64  # unit vectors from which on a compiled loop is worth its compilation
 FEW_VECTORS = 4  # unit vectors that are passed one by one rather than in a batch
 _TOGETHER = 128  # unit vectors in one batch at most
 _BATCH_BYTES = 1 << 24  # size of the results of one batch at most
+_BLOCK_BYTES = 1 << 20  # size of a block of rows: half of a core's L2 cache
+Store = Callable[[int, NDArray], None]
+
+
+class Rows:
+    """
+    A matrix whose rows are stored in blocks, in any order and by any thread.
+
+    It holds the results of vjp or jvp for unit vectors.
+    """
+
+    def __init__(self, count: int, size: int) -> None:
+        self.shape = count, size
+        # The whole matrix, if it is small or not sparse.
+        self.whole = np.zeros(self.shape) if 8 * count * size < LARGE_BYTES else None
+        # Indices and values of the nonzeros of each block, by its first row.
+        self._sparse_blocks: dict[int, tuple[NDArray, NDArray]] = {}
+        self._stored = 0
+        self._one_at_a_time = Lock()
+
+    def fill(self, first: int, last: int, store: Store, step: int = 0) -> None:
+        """Call ``store(first row, array for rows)`` for a range of rows, `step` at a time."""
+        if self.whole is not None and not step:
+            store(first, self.whole[first:last])
+            return
+        step = max(1, min(step or rows_per_block(self.shape[1]), last - first))
+        scratch: NDArray | None = None
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            if self.whole is not None:
+                store(start, self.whole[start:stop])
+                continue
+            if scratch is None:
+                scratch = aligned((step, self.shape[1]), np.dtype(float))
+            rows = scratch[: stop - start]
+            store(start, rows)
+            self._store(start, rows)
+
+    def _store(self, first: int, rows: NDArray) -> None:
+        flat, most = rows.reshape(-1), int(SPARSE * self.shape[0] * self.shape[1])
+        indices = nonzeros(flat, most)
+        with self._one_at_a_time:
+            if self.whole is None and indices is not None:
+                self._stored += len(indices)
+                if self._stored <= most:
+                    self._sparse_blocks[first] = indices, flat[indices]
+                    return
+            if self.whole is None:
+                self.whole = self._expanded()
+            self.whole[first : first + len(rows)] = rows
+
+    def _expanded(self) -> NDArray:
+        whole = np.zeros(self.shape)
+        for first, (indices, numbers) in self._sparse_blocks.items():
+            whole[first:].reshape(-1)[indices] = numbers
+        self._sparse_blocks.clear()
+        return whole
+
+    def combined(self, weights: NDArray) -> NDArray:
+        """Return the sum of rows times their weights."""
+        if self.whole is not None:
+            # Not by BLAS, whose idle threads would compete with those of f.
+            return np.asarray(np.einsum("i,ij->j", weights, self.whole))
+        row, column, numbers = self._entries
+        return np.bincount(column, weights[row] * numbers, self.shape[1])
+
+    def read(self, first: int, last: int, out: NDArray) -> None:
+        """Store rows first to last in `out`."""
+        if self.whole is not None:
+            out[:] = self.whole[first:last]
+        else:
+            row, column, numbers = self._entries
+            span = slice(*np.searchsorted(row, (first, last)))
+            out[:] = 0
+            out[row[span] - first, column[span]] = numbers[span]
+
+    def times(self, v: NDArray) -> NDArray:
+        """Return the matrix times a vector."""
+        if self.whole is not None:
+            return np.asarray(np.einsum("ij,j->i", self.whole, v))  # as above
+        row, column, numbers = self._entries
+        return np.bincount(row, numbers * v[column], self.shape[0])
+
+    def columns(self) -> Compact:
+        """Return a sparse matrix by columns; `whole` must be None."""
+        return Compact.of(*self._entries, self.shape)
+
+    @cached_property
+    def _entries(self) -> tuple[NDArray, NDArray, NDArray]:
+        """Rows, columns and values of the nonzeros in row-major order, once all rows are stored."""
+        size = self.shape[1]
+        parts = sorted(self._sparse_blocks.items())
+        flat = [size * first + indices for first, (indices, _) in parts]
+        row, column = np.divmod(np.concatenate(flat or [np.empty(0, np.int64)]), max(size, 1))
+        return row, column, np.concatenate([numbers for _, (_, numbers) in parts] or [np.empty(0)])
+
+
+def rows_per_block(size: int) -> int:
+    """Return the number of rows of `size` numbers that fit into a block."""
+    return max(1, _BLOCK_BYTES // max(1, 8 * size))
 
 
 @dataclass
@@ -75,7 +177,7 @@ class UnitVectors:
         back = d.form == "vjp"
         self.count, self.size = (subject.rows, subject.columns)[:: 1 if back else -1]
         self._d, self._length = d, length
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = Lock()
         self._work = _compiled(d, length) if self.count >= _MANY else None
         self._batches = d.of_library and self.count > FEW_VECTORS
         self._together = min(_TOGETHER, max(2, _BATCH_BYTES // (8 * self.size)))

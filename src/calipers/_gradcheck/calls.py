@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, wraps
-from itertools import takewhile
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
@@ -89,7 +88,7 @@ def noncontiguous(x: NDArray) -> NDArray:
 
 def _as_numpy(value: Any) -> Any:
     """Copy an array of a library to a NumPy array, if NumPy has its dtype."""
-    if library_of(value) is None:
+    if isinstance(value, np.ndarray) or library_of(value) is None:
         return value
     try:
         return np.array(as_array(value))
@@ -369,8 +368,12 @@ def _parameters_of(f: Any) -> tuple[str, ...]:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):  # f is not written in Python
         return ()
-    plain = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return tuple(p.name for p in takewhile(lambda p: p.kind in plain, parameters))
+    names: list[str] = []
+    for p in parameters:
+        if p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+            break
+        names.append(p.name)
+    return tuple(names)
 
 
 def _shown(value: Any, name: str) -> str:

@@ -13,9 +13,8 @@ from .._derivatives.fixed_step import runs
 from .._kernels.gradcheck_marks import PRODUCT_SHARE
 from .._kernels.matrices import ENLARGE, TURN
 from .analytic import AnalyticDerivative
-from .basis_vectors import UnitVectors, unit_vector
+from .basis_vectors import Rows, UnitVectors, rows_per_block, unit_vector
 from .entry_rules import Rule
-from .jacobian_storage import Rows, rows_per_block
 
 _STORED_BYTES = 1 << 24  # size up to which columns of jvp are stored and not computed again
 _MANY = 64  # rows from which on a few products are cheaper than all rows

@@ -36,7 +36,9 @@ class NumpyContainers:
 
 def is_array(x: Any) -> bool:
     """Return True if x is an array of floating-point numbers, or a sparse matrix of them."""
-    if isinstance(x, np.ndarray) or is_sparse(x):
+    if isinstance(x, np.ndarray):
+        return x.dtype.kind in "fc"
+    if is_sparse(x):
         return x.dtype.kind in "fc"
     return library_of(x) is not None and np.asarray(as_array(x, "inputs")).dtype.kind in "fc"
 
@@ -164,6 +166,9 @@ class Structure:
     def result(self, y: Any) -> Any:
         """Return the result of f as an array or a tuple of arrays, and note its structure."""
         self._returned = y
+        if library_of(y) is not None:  # one array, as in most checks
+            self.outputs.clear()
+            return y
         self.outputs[:], flat = self.flattened(y)
         return flat
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from threading import RLock
 from typing import Any
 
@@ -42,6 +43,8 @@ _BATCH_BYTES = 1 << 21  # arguments and results of one call of a batched library
 _ROUNDINGS = 64.0  # rounding errors of the terms that remain if a sum cancels, in units of eps
 _FEW = 6  # inputs of at most so many numbers are differentiated without batches
 
+
+_EXAMPLE = attrgetter("example")
 
 _lock = RLock()  # reentrant, since a signal handler or a finalizer may check on the same thread
 _checks = 0  # number of checks that run now, in all threads
@@ -105,6 +108,8 @@ class FunctionAtPoint:
     outputs: tuple[NDArray, ...] = field(init=False)
     several: bool = field(init=False)
     base: NDArray = field(init=False)
+    rows: int = field(init=False)  # of the Jacobian
+    columns: int = field(init=False)
     calls: int = 0
     seconds: float = math.inf  # duration of the fastest call of f
     touched: list[str] = field(default_factory=list)  # arguments that the first call modified
@@ -139,9 +144,11 @@ class FunctionAtPoint:
                 raise TypeError(msg)
         every = names or tuple(map(str, range(len(outputs))))
         labels = self.output_labels or labels_of("out", every)
-        differentiable = [self.outputs[k] for k in positions]
+        differentiable = list(map(self.outputs.__getitem__, positions))
         self.active_outputs = segments_of(differentiable, positions, every, labels)
         self.base = real_vector(differentiable)
+        self.rows = self.base.size
+        self.columns = self.active[-1].stop if self.active else 0
         one_input = len(self.active) == 1
         self.adapted = replace(
             self.adapted, kinds=kinds, positions=tuple(positions), one_input=one_input
@@ -157,18 +164,10 @@ class FunctionAtPoint:
         """The names of the inputs: positions, or paths in containers."""
         return names_of(self.values, self.structure)
 
-    @property
-    def columns(self) -> int:
-        return self.active[-1].stop if self.active else 0
-
-    @property
-    def rows(self) -> int:
-        return self.active_outputs[-1].stop if self.active_outputs else 0
-
     @cached_property
     def sizes(self) -> NDArray:
         """Magnitudes of the results; both parts of a complex number have its modulus."""
-        return moduli([p.example for p in self.active_outputs])
+        return moduli(list(map(_EXAMPLE, self.active_outputs)))
 
     @property
     def rounded(self) -> NDArray:
@@ -245,7 +244,10 @@ class FunctionAtPoint:
 
     @cached_property
     def _handed(self) -> list[Any]:
-        return [v[()] if k in self.scalars else v for k, v in enumerate(self.values)]
+        handed = list(self.values)
+        for k in self.scalars:
+            handed[k] = handed[k][()]
+        return handed
 
     def call(self) -> Any:
         """Call f at the point."""
@@ -281,9 +283,9 @@ class FunctionAtPoint:
     def changed(self, arguments: list[Any], named: dict[str, Any]) -> list[str]:
         """Return the names of arguments that a call modified."""
         changed = []
-        for name, new, old in zip(self.names, arguments, self.values, strict=True):
+        for k, (new, old) in enumerate(zip(arguments, self.values, strict=True)):
             if not same(new, old):
-                changed.append(f"input {name}")
+                changed.append(f"input {self.names[k]}")
         for name, old in self.kwargs.items():
             if not same(named[name], old):
                 changed.append(f"argument {name}")
@@ -307,7 +309,7 @@ class FunctionAtPoint:
         together = None
         if batches and part.stop - part.start > _FEW:
             together = self._in_batches(part, x, before, after, named)
-        paired = all(p.example.dtype.kind == "c" for p in self.active_outputs)
+        paired = all(map(np.iscomplexobj, map(_EXAMPLE, self.active_outputs)))
         rest = before, x, after, named, mode
         if together is not None:
             f, y = together

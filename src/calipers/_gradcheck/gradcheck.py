@@ -219,7 +219,7 @@ def gradcheck(
         argnums,
         positions_of(nondifferentiable_outputs),
         convention,
-        others_of(args),
+        others_of(args) if type(args) is not tuple or args else (),
         kwargs,
         with_value=value_and_jac is not None,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from .._core.arrays import is_sparse
 from .._core.protocols import NDArray
 from .._derivatives.thresholds import least_normal
 from .analytic import AnalyticDerivative
+from .basis_vectors import Rows
 from .calls import ADD, WRITE
 from .entry_rules import all_agree
 from .flatten import WrongFormError, as_outputs, largest_by_segment, norm, real_vector
 from .function_at_point import FunctionAtPoint
-from .jacobian_storage import Rows, entries_of_both
+from .jacobian_storage import entries_of_both
 from .perturb import perturbation_error
 
 # Rounding in sums of n terms grows as sqrt(n); this bounds the constant of derivatives, in eps.
@@ -50,7 +51,7 @@ def determinism(subject: FunctionAtPoint, tolerance: float) -> Iterator[str]:
             )
             return
     else:
-        again = subject.reals_of(subject.call())
+        again = subject.adapted.reals_of(subject.call())
     worst = largest_difference(again, subject.base)
     if worst == 0:
         return
@@ -125,10 +126,10 @@ def statelessness(
     d.subject.call()
     after, again = answer(), answer()
     repeated = largest_difference(*entries_of_both(after, again))
-    moved = largest_difference(*entries_of_both(before, after))
-    if moved > tolerance >= repeated:
+    difference = largest_difference(*entries_of_both(before, after))
+    if difference > tolerance >= repeated:
         yield (
-            f"{d.name} depends on the last call of f, by {moved:.3g}: compute what it "
+            f"{d.name} depends on the last call of f, by {difference:.3g}: compute what it "
             "needs from its arguments"
         )
     elif max(repeated, d.change) > tolerance:
@@ -210,6 +211,8 @@ def none_directions(d: AnalyticDerivative, share: float) -> Iterator[str]:
         except Exception as error:
             msg = f"{d.name} raises for a {what} of None, which stands for zeros"
             raise WrongFormError(msg) from error
+        if k == 0 and not result.any():
+            continue
         expected = np.zeros_like(result)
         if k > 0:
             pairs = zip(parts, pattern, strict=True)
@@ -275,26 +278,54 @@ def batches(d: AnalyticDerivative, random: np.random.Generator) -> Iterator[str]
             return
 
 
-def sums_unit_vectors(
-    d: AnalyticDerivative,
-    v: NDArray,
-    results: list[NDArray],
-    rows: Rows,
-    rtol: float,
-    spacing: float,
+class LateResults(NamedTuple):
+    """Results of a derivative after f was called at other points."""
+
+    zero: NDArray  # for a zero direction
+    large: NDArray  # for a large multiple of the first direction
+    strided: bool  # whether that direction is not contiguous in memory
+    contiguity_error: Exception | None  # that it raised because of this
+
+
+def late_results(d: AnalyticDerivative) -> LateResults:
+    """Call d with a zero and a large direction, and note if its first result has changed."""
+    assert d.first is not None
+    v, of_small = d.first
+    zero = d.applied(np.zeros_like(v))
+    # Autograd hands over cotangents with any strides.
+    strided, contiguity_error = d.of_library and d.form == "vjp", None
+    try:
+        large = d.applied(LARGE * v, contiguous=not strided)
+    except Exception as error:  # any error of a backward that needs contiguous ones
+        if not strided:
+            raise
+        contiguity_error, large = error, d.applied(LARGE * v)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if largest_difference(large, LARGE / SMALL * of_small) > 0:
+            d.change = largest_difference(d.applied(SMALL * v), of_small)
+    return LateResults(zero, large, strided, contiguity_error)
+
+
+def is_linear(
+    d: AnalyticDerivative, late: LateResults, rows: Rows, rtol: float, spacing: float
 ) -> bool:
     """
-    Return True if results for v are the sums over unit vectors, also in digits beyond a format.
+    Return True if results are sums over unit vectors, also in digits beyond a format.
 
     `rows` are the results for unit vectors, and `spacing` is that of the format at 1, or infinite.
-    If a part of v were rounded to it, some results would show that: it is ruled out where they are
-    far nearer to the sums than that.
+    If a part of the direction were rounded to it, some results would show that: it is ruled out
+    where they are far nearer to the sums than that.
     """
+    if late.contiguity_error is not None or late.zero.any():
+        return False
+    assert d.first is not None
+    v, of_small = d.first
     expected = rows.combined(v)
     allowed = rtol / np.sqrt(len(v)) * np.abs(expected)
-    differences = [np.abs(result - expected) for result in results]
-    if not all((difference <= allowed).all() for difference in differences):
-        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        large, small = np.abs(late.large / LARGE - expected), np.abs(of_small / SMALL - expected)
+        if not ((large <= allowed).all() and (small <= allowed).all()):
+            return False
     if spacing == np.inf:
         return True
     units = spacing * np.exp2(np.frexp(v)[1] - 1.0)
@@ -306,7 +337,7 @@ def sums_unit_vectors(
         for out in d.result_segments:
             there = slice(out.start, out.stop)
             least = _EXCLUDED * norm(effect[there])
-            if least > 0 and not all(norm(each[there]) <= least for each in differences):
+            if least > 0 and not (norm(large[there]) <= least and norm(small[there]) <= least):
                 return False
     return True
 

@@ -1,6 +1,5 @@
 """Check that vjp and jvp are linear, in all digits, magnitudes and memory layouts."""
 
-from bisect import bisect
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -9,20 +8,20 @@ import numpy as np
 from .._core.protocols import NDArray
 from .._derivatives.precision import SPACINGS, rounding_format
 from .analytic import AnalyticDerivative
-from .basis_vectors import UnitVectors
+from .basis_vectors import Rows, UnitVectors
+from .columns import Sizes
 from .entry_rules import Rule
 from .flatten import largest_by_segment
 from .invariants import (
     LARGE,
     SMALL,
+    LateResults,
     largest_difference,
     max_abs,
     natural_size,
     rounding_error,
     scales,
-    sums_unit_vectors,
 )
-from .jacobian_storage import Rows
 from .perturb import Move, perturbation_error
 
 _FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # exact in all formats
@@ -33,20 +32,22 @@ def linearity(
     random: np.random.Generator,
     tolerance: float,
     rule: Rule,
-    sizes: tuple[NDArray, NDArray] | None,
+    sizes: Sizes | None,
     unit_rows: Rows | None,
     eps: float,
+    formats: Sequence[str],
+    late: LateResults,
 ) -> Iterator[str]:
     """
     Check that vjp or jvp maps zero to zero and is linear, within the tolerance of its entries.
 
-    `sizes`, if known, are the largest magnitude in the row or column that contributes to each
-    result, and the errors of entries there that are 0 or not resolved. `unit_rows`, if available,
-    are the results for unit vectors. `eps` is the unit spacing of the format that f computes in.
+    `late` are results of d. `sizes`, if known, are those of the entries, and `unit_rows`, if
+    available, the results for unit vectors. `eps` is the unit spacing of the format that f computes
+    in, and `formats` are those of lower precision that directions must not be rounded to.
     """
     assert d.first is not None
     v, of_small = d.first
-    zero = d.applied(np.zeros_like(v))
+    zero, contiguity_error = late.zero, late.contiguity_error
     what = "cotangent" if d.form == "vjp" else "tangent"
     if np.any(np.abs(zero) > tolerance) and np.any(
         np.abs(zero)
@@ -62,32 +63,12 @@ def linearity(
     if np.any(np.isnan(zero) & np.isfinite(of_small)):
         yield f"{d.name} returns NaN for a zero {what}, but finite values for a nonzero one"
         return
-    # Autograd hands over cotangents with any strides.
-    strided, contiguity_error = d.of_library and d.form == "vjp", None
-    try:
-        of_large = d.applied(LARGE * v, contiguous=not strided)
-    except Exception as error:  # any error of a backward that needs contiguous ones
-        if not strided:
-            raise
-        contiguity_error, of_large = error, d.applied(LARGE * v)
-    # Formats that f computes in do not count, nor do those within the caller's tolerance.
-    coarsest = 2 * rule.rtol if rule.share == 1 else 0.0
-    formats = list(SPACINGS)[bisect(list(SPACINGS.values()), max(eps, coarsest)) :]
-    with np.errstate(invalid="ignore", over="ignore"):
-        # f has been called at other points since the first product.
-        if largest_difference(of_large, LARGE / SMALL * of_small) > 0:
-            d.change = largest_difference(d.applied(SMALL * v), of_small)
-        if unit_rows is not None and contiguity_error is None:
-            spacing = SPACINGS[formats[0]] if formats else np.inf
-            results = [of_large / LARGE, of_small / SMALL]
-            if sums_unit_vectors(d, v, results, unit_rows, rule.rtol, spacing):
-                return
     w = random.choice(_FEW_BITS, len(v)) * scales(len(v))[::-1]
     of_v, of_w = d.applied(v), d.applied(w)
     if sizes is None:
         size, errors = np.full(zero.shape, max_abs(of_v) + max_abs(of_w)), np.zeros(zero.shape)
     else:
-        size, errors = sizes
+        size, errors = sizes.of_results(d.form)
     natural = natural_size(d)
     lengths = 16 * np.abs(v) + np.abs(w)
     terms = np.fmax(largest_by_segment(size, d.result_segments), natural) * np.sum(lengths)
@@ -121,7 +102,7 @@ def linearity(
                 f"({contiguity_error!r})"
             )
             return
-        if strided:
+        if late.strided:
             value = d.applied(v, contiguous=False)
             if is_off(value, of_v, partial(_by_layout, v), 0.0):
                 yield (

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from .._core.report import Report
-from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH
+from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS
 from .report_data import GradcheckData
 from .text import headline, report_text
 
@@ -207,6 +207,10 @@ class GradcheckReport(GradcheckData, Report):
     >>> report.verdict, report.counts["PASS"], report.calls["jac"] > 0
     ('PASS', 4, True)
     """
+
+    def __bool__(self) -> bool:
+        """Return True if the verdict is PASS or allowed."""
+        return self.verdict == PASS or self.verdict in self.allowed
 
     def __str__(self) -> str:
         """Return the text of the report."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from .entry_rules import INCONCLUSIVE, PASS
+from .entry_rules import INCONCLUSIVE
 
 
 @dataclass(frozen=True)
@@ -186,10 +186,6 @@ class GradcheckData:
     outputs: tuple[tuple[str, int], ...] = ()
     inputs: tuple[tuple[str, int], ...] = ()
     library: str = ""
-
-    def __bool__(self) -> bool:
-        """Return True if the verdict is PASS or allowed."""
-        return self.verdict == PASS or self.verdict in self.allowed
 
     @property
     def worst(self) -> Entry | None:

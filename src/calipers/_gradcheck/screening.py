@@ -16,11 +16,10 @@ from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.gradcheck import DOUBTS, RESOLVE, SCREEN, SCREEN_COLUMNS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, ColumnCriteria
 from .._kernels.matrices import WORD
-from .basis_vectors import UnitVectors
+from .basis_vectors import UnitVectors, rows_per_block
 from .columns import Jacobian, Products, Pushed, Sizes
 from .entry_rules import Rule, rounding_of
 from .flatten import real_vector
-from .jacobian_storage import rows_per_block
 from .numerical import FiniteDifferences
 
 _AT_ONCE = 1024  # columns, where none is stored
@@ -231,7 +230,7 @@ class _SlopeScreen(_ColumnScreen):
     ) -> NDArray:
         """Judge by slopes, and return columns of the Jacobian."""
         analytic = self.analytic(start, len(marks))
-        criteria = self.screening.criteria(_from(start, marks))
+        criteria = self.screening.criteria(slice(start, start + len(marks)))
         SCREEN[right.dtype](
             analytic, right, left, self._none, criteria, marks, self.needs, self._stretches
         )
@@ -347,10 +346,8 @@ def _screen_by_policy(screening: Screening, start: int, count: int) -> NDArray:
     (marks,) = screening.results(count)
     if differences.policy.is_local:
         seconds = 2 * count * differences.subject.seconds  # at most: a compiled loop takes less
-        concurrent = seconds > WORTH_SHARING_SECONDS and all(
-            jacobian.concurrent for jacobian in screening.jacobians.values()
-        )
-        if concurrent:
+        by_threads = screening.problem.native is not None and seconds > WORTH_SHARING_SECONDS
+        if by_threads and all(jacobian.concurrent for jacobian in screening.jacobians.values()):
             return run(screening, count, start=start)[0]
         screening(start, (marks,))
         return marks

@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from threading import RLock
 from types import CellType, FunctionType, MethodType, ModuleType
@@ -23,7 +23,10 @@ def copied(x: Any, active: bool) -> Any:
 
 def leaf(fresh: Any, like: Any, active: bool) -> Any:
     """Return a new tensor as a leaf, and as a parameter if `like` is one."""
-    parameter = sys.modules["torch"].nn.Parameter
+    torch = sys.modules["torch"]
+    if type(like) is torch.Tensor and not hasattr(like, "_is_param"):
+        return fresh.requires_grad_(active)
+    parameter = torch.nn.Parameter
     if isinstance(like, parameter):
         return parameter(fresh, active)
     return fresh.requires_grad_(active)
@@ -56,14 +59,23 @@ def captured_by(
     return able, tuple(sorted({*captured, *computed}.difference(able)))
 
 
-@contextmanager
-def lent(inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any]) -> Iterator[None]:
+def lent(
+    inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any]
+) -> AbstractContextManager[None]:
     """
     Enable autograd, and give captured inputs the values of `tensors` during a call.
 
     Captured inputs replace their copies in `tensors`.
     """
-    with sys.modules["torch"].enable_grad(), _lending if captured else nullcontext():
+    if captured:
+        return _lent(inputs, captured, tensors)
+    enabled: AbstractContextManager[None] = sys.modules["torch"].enable_grad()
+    return enabled
+
+
+@contextmanager
+def _lent(inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any]) -> Iterator[None]:
+    with sys.modules["torch"].enable_grad(), _lending:
         originals = {k: inputs[k].data for k in captured}
         try:
             for k in originals:

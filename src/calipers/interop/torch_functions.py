@@ -1,8 +1,9 @@
 """PyTorch functions, whose derivatives come from autograd."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class TorchFunctions:
         return "torch" in sys.modules and contains(x, flatten, _library.owns)
 
     def flatten(self, x: Any) -> Flattened:
-        return flatten(x)
+        return ([("", x)], itemgetter(0)) if _library.owns(x) else flatten(x)
 
     def is_active(self, x: Any) -> bool:
         return _library.owns(x) and bool(x.requires_grad)
@@ -89,8 +90,11 @@ class TorchFunctions:
             for k, x in enumerate(inputs)
         )
         copies = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in arrays)
-        outputs = function.outputs(function.tensors(copies))
+        tensors_at_x = function.tensors(copies)
+        outputs = function.outputs(tensors_at_x)
         function.captured, held = captured_by(outputs, inputs, argnums)
+        if not (function.captured or sparse):
+            function.keep_graph(copies, tensors_at_x, outputs)
         without = {
             k
             for k, y in enumerate(outputs)
@@ -183,6 +187,14 @@ def _has_differences(dtype: Any) -> bool:
 
 def _to_numpy(x: Any, name: str) -> NDArray:
     try:
+        array: NDArray = x.detach().numpy()
+    except (RuntimeError, TypeError):  # of a different device, layout or dtype
+        return _converted(x, name)
+    return array
+
+
+def _converted(x: Any, name: str) -> NDArray:
+    try:
         return _library.as_numpy(x.cpu())
     except TypeError as error:  # of what NumPy has no array for
         raise TypeError(f"{name}: {error}") from None
@@ -222,7 +234,8 @@ class _TorchFunction:
         self._left_out = left_out
         self._f, self._inputs, self._argnums, self._sparse = f, inputs, argnums, sparse
         self._torch = sys.modules["torch"]
-        self._graph: tuple[list[Any], list[Any], tuple[Any, ...]] | None = None
+        # The arrays of a point, its active tensors, and the outputs that autograd differentiates.
+        self._graph: tuple[Sequence[Any], list[Any], list[Any]] | None = None
         self._called = False
         self.captured: tuple[int, ...] = ()  # inputs that f uses themselves, not what it is given
 
@@ -252,6 +265,17 @@ class _TorchFunction:
         """Return the outputs of f for tensors, with autograd."""
         with lent(self._inputs, self.captured, tensors):
             return as_tuple(self._f(*tensors))
+
+    def keep_graph(
+        self, arrays: Sequence[Any], tensors: list[Any], outputs: tuple[Any, ...]
+    ) -> None:
+        """Keep the graph of a point for the gradients there."""
+        differentiable = [
+            y
+            for k, y in enumerate(outputs)
+            if k not in self._left_out and isinstance(y, self._torch.Tensor) and y.requires_grad
+        ]
+        self._graph = arrays, [tensors[k] for k in self._argnums], differentiable
 
     def __call__(self, *arrays: Any) -> Any:
         """Return the results of f as arrays."""
@@ -312,34 +336,31 @@ class _TorchFunction:
             tensors = self.tensors(tuple(arrays))
             for k, matrix in self._sparse.items():
                 tensors[k] = matrix.original().requires_grad_(k in self._argnums)
-            self._graph = arrays, tensors, self.outputs(tensors)
-        _, tensors, outputs = self._graph
-        sources = [tensors[k] for k in self._argnums]
-        w = as_tuple(cotangents)
-        differentiable = [
-            y
-            for k, y in enumerate(outputs)
-            if k not in self._left_out and isinstance(y, torch.Tensor) and y.requires_grad
-        ]
+            self.keep_graph(arrays, tensors, self.outputs(tensors))
+            assert self._graph is not None
+        _, sources, differentiable = self._graph
         if not differentiable:
             return (None,) * len(self._argnums)
-        pairs = list(zip(differentiable, w, strict=True))
-        batched = any(c is not None and np.ndim(c) > y.ndim for y, c in pairs)
+        ends, weights, batched = [], [], False
+        for y, c in zip(differentiable, as_tuple(cotangents), strict=True):
+            ends.append(torch._C._functions.UndefinedGrad()(y) if c is None else y)
+            weights.append(torch.ones_like(y) if c is None else cotangent(c, y))
+            batched |= c is not None and np.ndim(c) > y.ndim
         if batched and self._sparse:
             msg = "gradients with respect to sparse tensors do not take batches"
             raise NotImplementedError(msg)
-        ends = [torch._C._functions.UndefinedGrad()(y) if c is None else y for y, c in pairs]
-        weights = [torch.ones_like(y) if c is None else cotangent(c, y) for y, c in pairs]
         gradients = torch.autograd.grad(
             ends, sources, weights, retain_graph=True, allow_unused=True, is_grads_batched=batched
         )
-        _copy_back(weights, [c for _, c in pairs])
+        _copy_back(weights, as_tuple(cotangents))
         return tuple(map(self._gradient, self._argnums, gradients))
 
-    def _are_same_point(self, arrays: list[Any], others: list[Any]) -> bool:
+    def _are_same_point(self, arrays: Sequence[Any], others: Sequence[Any]) -> bool:
         """Return True if the active arrays are equal; sparse tensors never change."""
-        pairs = ((arrays[k], others[k]) for k in self._argnums if k not in self._sparse)
-        return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
+        return all(
+            k in self._sparse or np.asarray(arrays[k]).tobytes() == np.asarray(others[k]).tobytes()
+            for k in self._argnums
+        )
 
     def _gradient(self, position: int, gradient: Any) -> Any:
         if gradient is None:
