@@ -267,6 +267,37 @@ class TestKink:
         assert verdict(s, 0.5, 1e-5)[0] == NONSMOOTH
 
 
+class TestSlowConvergence:
+    """Slopes of sign(x) * |x|**(1 + power) at 0, with a scale whose error is too small."""
+
+    def slopes(self, power):
+        t = 0.5 ** np.arange(1, 13)
+        error = np.where(np.arange(12) == 10, 1e-9, 1000.0)
+        return table(t**power, error, t=t, departure=(0 * t, t ** (1 + power)))
+
+    @pytest.mark.parametrize("power", [0.1, 0.3, 0.5])
+    def test_what_remains_to_0_is_in_the_error(self, power):
+        value, error = value_and_error(self.slopes(power))
+        assert value > 0.01
+        assert error >= value
+
+    @pytest.mark.parametrize("power", [-0.1, -0.5])
+    def test_infinite_slopes_have_infinite_errors(self, power):
+        s = self.slopes(power)
+        assert value_and_error(s)[1] == np.inf
+        assert estimate(s).status(s) == NONSMOOTH_STATUS
+        assert verdict(s, np.inf)[0] == verdict(s, 1.0)[0] == NONSMOOTH
+
+    @pytest.mark.parametrize("power", [1.0, 2.0])
+    def test_of_a_smooth_function_nothing_remains(self, power):
+        assert value_and_error(self.slopes(power))[1] == 1e-9
+
+    def test_noise_does_not_converge_slowly(self):
+        s = self.slopes(-0.5)
+        s.noise[:] = 1.0
+        assert value_and_error(s)[1] == 1e-9
+
+
 class TestStatus:
     def test_converged(self):
         s = table(1.0, 1e-9)

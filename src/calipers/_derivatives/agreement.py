@@ -211,8 +211,9 @@ def _remainder(s: Scales, scale: NDArray) -> NDArray:
     Return how far slopes may still change at steps shorter than a scale, or 0 where they converge.
 
     The errors of differences of a smooth f fall as a power of the step that is at least 1. Of
-    ``|x|**p`` they fall as the power p - 1. If that is less than `T.smooth` at all scales from a few
-    longer ones to the noise, the remaining changes are a geometric series, whose sum is infinite from 0 on.
+    ``|x|**p`` they fall as the power p - 1. If that is less than `T.smooth` at all scales from a
+    few longer ones to the noise, the remaining changes are a geometric series. Its sum is infinite
+    if the power is not positive.
     """
     plain = s.odd / s.span
     change = np.abs(plain[:, 1:] - plain[:, :-1])
