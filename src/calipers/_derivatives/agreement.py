@@ -7,7 +7,7 @@ tolerance. It fails only if scales that can tell it from the value agree that it
 supports it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -49,11 +49,6 @@ class Estimates:
     scattered: NDArray
     gap: NDArray
     gap_error: NDArray
-
-    def times(self, unit: NDArray) -> "Estimates":
-        """Return the estimates of outputs in other units."""
-        scaled = {k: getattr(self, k) * unit for k in ("value", "error", "gap", "gap_error")}
-        return replace(self, **scaled)
 
     def entries(self, directions: NDArray, outputs: NDArray) -> "Estimates":
         """Return the estimates of some entries, as the outputs of one direction."""
