@@ -152,6 +152,11 @@ def test_the_explanation_of_a_kink_near_x():
     broken = replace(CANCELLED, broken=True)
     assert explanation(broken, nonsmooth=True) == "f is not continuous at x"
     assert explanation(JUMP, nonsmooth=True) == explanation(JUMP)
+    assert explanation(replace(JUMP, broken=True)).startswith("f has a jump at x: its slope grows")
+    endless = table(-np.log(STEPS), 1, 0, endless=True)
+    text = "f has an infinite slope at x: its slope grows from 0.693147 at a step of 0.5 to 13.8629"
+    assert explanation(endless, nonsmooth=True) == f"{text} at 9.5e-07"
+    assert "infinite" not in explanation(endless)
 
 
 def test_a_slope_below_its_error_is_0():
@@ -302,12 +307,13 @@ def test_a_kink_is_reported_by_its_slopes():
 def test_a_jump_is_reported_by_slopes_that_grow():
     report = checked(np.floor, np.ones(1), 0.0)
     assert report.verdict == "NONSMOOTH"
-    assert "is undefined: f has a jump or an infinite slope at x: its slope grows from " in (
-        report.reason
-    )
+    assert "is undefined: f has a jump at x: its slope grows from " in (report.reason)
     assert report.reason.endswith('; move x or pass allow={"NONSMOOTH"}')
     assert str(report).count("cannot tell") == 7
     report.to_dict()
+    report = checked(np.cbrt, np.zeros(1), 1.0)
+    assert report.verdict == "NONSMOOTH"
+    assert "is undefined: f has an infinite slope at x: its slope grows from 1." in report.reason
     report = checked(lambda x: np.where(x < 1, np.nan, x), np.ones(1), 1.0)
     assert report.worst.scales is None
     assert "or is not finite next to x" in report.reason

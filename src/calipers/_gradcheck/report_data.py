@@ -65,6 +65,8 @@ class ScaleTable:
         True if that is more than rounding of f.
     broken : bool
         True if f is not continuous at x.
+    endless : bool
+        True if slopes grow without end as steps get shorter.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class ScaleTable:
     noise: float = 0.0
     noisy: bool = False
     broken: bool = False
+    endless: bool = False
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ def scale_table(
         float(one.noise[0, 0]) * unit,
         bool(one.noisy[0, 0]),
         bool(one.broken[0, 0]),
+        bool(m.entries(*map(np.atleast_1d, at)).is_endless(one)[0, 0]),
     )
 
 
@@ -127,11 +128,13 @@ def explanation(table: ScaleTable, nonsmooth: bool = False) -> str:
     """Return in one sentence why the scales do not confirm an entry; "" if they do not show it."""
     if has_kink(table) or (nonsmooth and table.near_kink >= 0):
         return kink(table)
-    if grows(table):
+    if grows(table) or (nonsmooth and table.endless):
         first, last = table.rows[0], table.rows[-1]
+        kinds = ("a jump", table.broken), ("an infinite slope", table.endless)
+        known = [kind for kind, is_known in kinds if is_known] or [kind for kind, _ in kinds]
         return (
-            f"f has a jump or an infinite slope at x: its slope grows from {_number(first.slope)} "
-            f"at a step of {_step(first)} to {_number(last.slope)} at {_step(last)}"
+            f"f has {' or '.join(known)} at x: its slope grows from {_number(first.slope)} at a "
+            f"step of {_step(first)} to {_number(last.slope)} at {_step(last)}"
         )
     if nonsmooth:
         return "f is not continuous at x" if table.broken else ""
