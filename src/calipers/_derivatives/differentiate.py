@@ -52,7 +52,8 @@ class Derivative(Printable):
         - CONVERGED: slopes at several steps agree within `error`;
         - FIXED: a fixed step was used, so that the error is unknown;
         - NOISY: f has more noise than rounding; `error` includes its effect;
-        - NONSMOOTH: the derivatives from both sides differ; `error` is half the difference;
+        - NONSMOOTH: the derivatives from both sides differ, and `error` is half the difference; or
+          they are infinite, as is `error`;
         - ALIASED: long and short steps agree on different values, and `error` is the difference;
         - NONFINITE: f is infinite or NaN near x, or nothing but noise;
         - BOUNDED: the bounds leave no room for a step;
