@@ -125,7 +125,10 @@ class Steps:
         coords = as_real_vector(x)
         count = len(status)
         # Few coordinates take less time than compilation, and some dtypes have no kernel.
-        compiled = coords.dtype.char in "fd" and count > _FEW_COORDINATES
+        # In float32 the kernel rounds otherwise.
+        compiled = coords.dtype.char == "f" or (
+            coords.dtype.char == "d" and count > _FEW_COORDINATES
+        )
         call = TABULATE[coords.dtype] if compiled else tabulate
 
         def fill(first: int, last: int) -> None:
