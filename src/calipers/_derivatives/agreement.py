@@ -205,10 +205,10 @@ def _remainder(s: Scales, scale: NDArray) -> NDArray:
     """
     Return how far slopes may still change at steps shorter than a scale, or 0 where they converge.
 
-    The errors of differences of a smooth f fall as a power of the step that is at least 1. Of
-    ``|x|**p`` they fall as the power p - 1. If that is less than `T.smooth` at all scales from a
-    few longer ones to the noise, the remaining changes are a geometric series. Its sum is infinite
-    if the power is not positive.
+    The errors of differences of a smooth f fall as a power of the step that is at least 1. Those of
+    ``|x|**p`` fall as the power p - 1. Where the power is less than `T.smooth` at all scales from a
+    few longer ones to the noise, the remaining changes are a geometric series, and infinite if it
+    is 0 or less.
     """
     plain = s.odd / s.span
     change = np.abs(plain[:, 1:] - plain[:, :-1])

@@ -234,7 +234,7 @@ class MixedDifferences:
             exact = x[k].astype(float)
             outward = np.where(exact < 0, -1.0, 1.0)
             there = (exact + outward * np.abs(t) * length[k]).astype(x.dtype)
-            return np.abs(there.astype(float) - exact)
+            return np.asarray(np.abs(there.astype(float) - exact))
 
         def ends(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
             values = np.empty((len(active), 1), problem.base.dtype)
@@ -246,9 +246,10 @@ class MixedDifferences:
                 values[row], widths[row], sizes[row] = _end(*about)
             with np.errstate(all="ignore"):
                 widths /= length[i[active]] * length[j[active]]
-            both, row = np.unique(np.stack((active, np.abs(t))), axis=1, return_inverse=True)
+            pairs = np.stack((active, np.abs(t)))
+            both, number = np.unique(pairs, axis=1, return_inverse=True)
             largest = np.zeros(both.shape[1])
-            np.maximum.at(largest, row.ravel(), sizes)
+            np.maximum.at(largest, number.ravel(), sizes)
             np.minimum.at(rounding, both[0].astype(int), largest / both[1] ** 2)
             return values, widths
 

@@ -437,7 +437,7 @@ def _noise(
 
     def together(odds: NDArray, evens: NDArray) -> NDArray:
         if sided or power > 1:
-            return odds * by_odd
+            return np.asarray(odds * by_odd)
         return np.asarray(np.sqrt(((odds * by_odd) ** 2 + (evens * by_even) ** 2) / 2))
 
     both, at_edge = together(r_odd, r_even), together(edge_odd, edge_even)

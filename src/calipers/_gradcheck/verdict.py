@@ -7,7 +7,12 @@ import numpy as np
 
 from .._core.protocols import NDArray
 from .._derivatives import agreement
-from .._derivatives.adaptive import initial_states, rounding_of_constants, scales_of
+from .._derivatives.adaptive import (
+    ExtrapolatedColumns,
+    initial_states,
+    rounding_of_constants,
+    scales_of,
+)
 from .._derivatives.agreement import Estimates
 from .._derivatives.scales import Scales
 from .columns import select_columns
@@ -50,7 +55,7 @@ class RefinedColumns:
 
     @property
     def _units(self) -> NDArray:
-        return self.differences.subject.units[self.numbers]
+        return np.asarray(self.differences.subject.units[self.numbers])
 
     @cached_property
     def floor(self) -> NDArray:
@@ -134,7 +139,9 @@ class RefinedColumns:
     ) -> None:
         """Judge entries by samples of f at many scales."""
         differences, rule = self.differences, self.screening.rule
-        problem, steps = differences.exact.problem, differences.exact.steps
+        exact = differences.exact
+        assert isinstance(exact, ExtrapolatedColumns)
+        problem, steps = exact.problem, exact.steps
         base = problem.base.astype(float)
         *arrays, first = self._rest
         every_state = initial_states(problem, steps)[self.columns]
