@@ -122,12 +122,10 @@ def estimate(s: Scales) -> Estimates:
         other = _other_slope(s, off, others)
         to_it = jumps & (departure <= 2 * T.kink * other[:, None] * s.span)
         scattered = to_it.any(axis=1) & (kink < 0)
-        error = np.where(scattered, np.fmax(error, other), error)
-        error = np.fmax(error, _excess(s, value, scale))
-        error = np.fmax(error, _remainder(s, scale))
+        for more in np.where(scattered, other, 0.0), _excess(s, value, scale), _remainder(s, scale):
+            error = np.fmax(error, more)
         kink = np.where(jumps.any(axis=1), kink, -1)
-        at_x = gap_at_x(s)
-    return Estimates(value, error, scale, contradicted, kink, scattered, *at_x)
+        return Estimates(value, error, scale, contradicted, kink, scattered, *gap_at_x(s))
 
 
 def _best(s: Scales, error: NDArray) -> NDArray:
@@ -213,16 +211,14 @@ def _remainder(s: Scales, scale: NDArray) -> NDArray:
     plain = s.odd / s.span
     change = np.abs(plain[:, 1:] - plain[:, :-1])
     clear = change > T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span[:, 1:]
-    steps = np.log(s.t[:, 1:-1] / s.t[:, :-2])
-    power = np.log(change[:, 1:] / change[:, :-1]) / steps
+    power = np.log(change[:, 1:] / change[:, :-1]) / np.log(s.t[:, 1:-1] / s.t[:, :-2])
     number = np.arange(power.shape[1])[None, :, None] - scale[:, None]
     seen = clear[:, 1:] & clear[:, :-1] & (number >= -T.in_a_row)
     slow = ~seen | (power < T.smooth)
     persistent = slow.all(axis=1) & (seen.sum(axis=1) >= T.in_a_row)
     exponent = np.where(seen, power, np.inf).min(axis=1)
     last = _take(change, np.fmin(scale, change.shape[1] - 1))
-    ratio = np.where(exponent > 0, 2.0**-exponent, 1.0)
-    total = np.where(ratio < 1, last / (1 - ratio), np.inf)
+    total = np.where(exponent > 0, last / (1 - 2.0**-exponent), np.inf)
     return np.where(persistent & np.isfinite(exponent), total, 0.0)
 
 
@@ -270,8 +266,7 @@ def judge(
         verdict[(verdict == INCONCLUSIVE) & near_kink] = NONSMOOTH_VERDICT
         verdict[m.is_endless(s) & (verdict == INCONCLUSIVE)] = NONSMOOTH_VERDICT
         verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
-        known = np.isfinite(m.value) & np.isfinite(m.error)
-        verdict[~np.isfinite(claim) & known] = FAIL
+        verdict[~np.isfinite(claim) & np.isfinite(m.value) & np.isfinite(m.error)] = FAIL
     return verdict, hidden
 
 
