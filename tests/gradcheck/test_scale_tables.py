@@ -403,4 +403,9 @@ def test_the_picture_of_scales():
         assert sorted(slope.lines[0].get_xdata()) == sorted(
             row.step for row in report.worst.scales.rows if not row.contradicted
         )
+        assert axes.get_yscale() == "linear"
         assert "<img" in report._repr_html_()
+    of_jump = checked(np.floor, np.ones(1), 0.0)
+    axes = next(a for a in of_jump.plot().axes if a.get_xlabel() == "step")
+    assert axes.get_yscale() == "symlog"
+    assert axes.get_ylim()[1] > of_jump.worst.scales.rows[-1].slope > 1e10

@@ -308,6 +308,9 @@ def draw(axes: Any, table: ScaleTable, name: str) -> None:
     best, by_sides = table.rows[table.best], has_sides(table)
     low, high = limits(table)
     axes.set(xscale="log", xlabel="step", ylabel="slope of f", ylim=(low, high), title=name)
+    if grows(table):
+        least = abs(table.rows[0].slope) or 1.0
+        axes.set_yscale("symlog", linthresh=least)
     tolerance = table.analytic - table.tolerance, table.analytic + table.tolerance
     axes.axhspan(*tolerance, color=_CLAIM, alpha=0.2, linewidth=0, label="tolerance")
     axes.axhline(table.analytic, color=_CLAIM, label="analytic")
@@ -345,9 +348,12 @@ def limits(table: ScaleTable) -> tuple[float, float]:
     shown = [table.analytic, best.slope, *(row.slope for row in others)]
     if has_sides(table):
         shown += _sides(_at_kink(table))
+    wide = grows(table)  # on a logarithmic axis
+    shown += [0.0, 2 * table.rows[-1].slope] if wide else []
     shown = [x for x in shown if math.isfinite(x)] or [0.0]
     low, high = min(shown), max(shown)
-    margins = [0.2 * (high - low), 3 * min(best.error, table.tolerance), 1e-12 * abs(high)]
+    margins = [0.0 if wide else 0.2 * (high - low), 1e-12 * abs(high)]
+    margins.append(3 * min(best.error, table.tolerance))
     margins += [1.5 * best.error] if best.error > table.tolerance else []
     margin = max(x for x in margins if math.isfinite(x)) or 1.0
     return low - margin, high + margin
