@@ -40,6 +40,8 @@ from .numerical_gradient import NumericalGradient
 from .refine import Refinement
 
 _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two and four
+# Columns whose differences take less time than to compile a loop around f.
+_FEW_COLUMNS = 8
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
 _ROOM = 2.0**-10  # least room within bounds, as a share of |x|, that a number is moved in
 _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
@@ -231,6 +233,8 @@ def plan_differences(
     """
     # Support is tried at points next to x, which bounds may exclude.
     problem = subject.problem(part, batches and bounds is None)
+    if problem.coordinates <= _FEW_COLUMNS:
+        problem = problem.interpreted()
     inner, length = problem, step
     if method == COMPLEX_STEP:
         inner, length = subject.complex_problem(part), None
