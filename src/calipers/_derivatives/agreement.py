@@ -266,7 +266,8 @@ def judge(
         verdict[(verdict == INCONCLUSIVE) & near_kink] = NONSMOOTH_VERDICT
         verdict[m.is_endless(s) & (verdict == INCONCLUSIVE)] = NONSMOOTH_VERDICT
         verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
-        verdict[~np.isfinite(claim) & np.isfinite(m.value) & np.isfinite(m.error)] = FAIL
+        known = np.isfinite(m.value) & np.isfinite(m.error) & ~s.broken
+        verdict[~np.isfinite(claim) & known] = FAIL
     return verdict, hidden
 
 

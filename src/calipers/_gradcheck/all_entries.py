@@ -10,6 +10,7 @@ from .._derivatives.fixed_step_error import SLOPE_CALLS
 from .._derivatives.scales import MAX_SAMPLES
 from .._execution.run import WORTH_SHARING_SECONDS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
+from .additivity import is_tied
 from .columns import Jacobian, Products, Pulled, Sizes
 from .entry_rules import PASS, Rule
 from .numerical import FiniteDifferences
@@ -117,6 +118,20 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
             RefinedColumns(screening, columns, refined).judge(entries, consistent)
     elif len(doubtful):
         _refine_elsewhere(screening, doubtful, entries, consistent)
+    _look_for_ties(differences, entries)
+
+
+def _look_for_ties(differences: FiniteDifferences, entries: FlaggedEntries) -> None:
+    """Accuse no entry of a function that is not differentiable at x."""
+    places, columns, rows, off = entries.accused(differences.part)
+    if len(places):
+        start = differences.part.start
+        values, errors = (
+            {number - start: column for number, column in kept.items()}
+            for kept in (entries.numerical, entries.errors)
+        )
+        tied = is_tied(differences, columns - start, rows, off, values, errors)
+        entries.call_tied(places[tied])
 
 
 def _refine_here(differences: FiniteDifferences, columns: NDArray) -> tuple[NDArray, ...]:

@@ -6,9 +6,11 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
+from .additivity import is_tied
 from .analytic import AnalyticDerivative
 from .entry_rules import (
     FAIL,
+    NONSMOOTH,
     PASS,
     VERDICTS,
     Rule,
@@ -252,6 +254,12 @@ def _judged_column(
     verdict, _ = judge_value(rule, analytic, value[rows], error[rows], allowed)
     if not np.any(verdict == VERDICTS.index(FAIL)):
         return PASS
+    wrong = verdict == VERDICTS.index(FAIL)
+    off, columns = np.abs(analytic - value[rows])[wrong], np.full(np.count_nonzero(wrong), column)
+    tied = is_tied(differences, columns, rows[wrong], off, {column: value}, {column: error})
+    if tied.all():
+        return PASS
+    verdict[np.flatnonzero(wrong)[tied]] = VERDICTS.index(NONSMOOTH)
     numbers = np.full(len(rows), number)
     entries.add(numbers, rows, d.name, verdict, analytic, value[rows], error[rows])
     return FAIL

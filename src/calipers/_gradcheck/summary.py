@@ -43,15 +43,18 @@ class FlaggedEntries:
     worst: dict[str, list[tuple[list[float], tuple[int, int, str], ScaleTable]]] = field(
         default_factory=dict
     )
+    errors: dict[int, NDArray] = field(default_factory=dict)  # of these
+    tied: set[tuple[int, int]] = field(default_factory=set)  # columns and rows of entries
     largest_error: float = 0.0
     left_out: int = 0  # columns
     hidden: int = 0  # entries that pass because rounding of f hides whether they are right
     products: int = 0  # random products that confirm all entries; 0 if each was compared
 
-    def keep(self, column: int, numerical: NDArray) -> None:
-        """Store a numerical column for the diagnosis, unless there are too many."""
+    def keep(self, column: int, numerical: NDArray, error: NDArray) -> None:
+        """Store a numerical column and its errors, unless there are too many."""
         if len(self.numerical) * numerical.size < _MAX_NUMERICAL_VALUES:
             self.numerical[column] = numerical.copy()  # a view would hold its whole block
+            self.errors[column] = error.copy()
 
     def add(
         self,
@@ -101,6 +104,25 @@ class FlaggedEntries:
         """The scales of the worst entries by their column, row and form."""
         return {entry: scales for worst in self.worst.values() for _, entry, scales in worst}
 
+    def accused(self, part: Segment) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """Return the places of wrong entries of an input, columns, rows, and what they are off."""
+        of_part = range(part.start, part.stop)
+        places = np.array(
+            [k for k, v in enumerate(self.verdicts) if v == FAIL and self.columns[k] in of_part],
+            int,
+        )
+        columns, rows = (np.array(each, int)[places] for each in (self.columns, self.rows))
+        values = np.array(self.values).reshape(-1, 3)[places]
+        return places, columns, rows, np.abs(values[:, 0] - values[:, 1])
+
+    def call_tied(self, places: NDArray) -> None:
+        """Change the verdict of wrong entries at which f is not differentiable."""
+        for k in places.tolist():
+            self.count[FAIL] -= 1
+            self.count[NONSMOOTH] += 1
+            self.verdicts[k] = NONSMOOTH
+            self.tied.add((self.columns[k], self.rows[k]))
+
     def downgrade_to_pass(self, which: NDArray) -> None:
         """Downgrade entries that rounding hides to PASS, by their positions in the lists."""
         left_out = set(which.tolist())
@@ -124,6 +146,10 @@ _OF_CALLS = frozenset(
     {"args", "kwargs", "argnums", "out_like", "step", "eps", "scale", "bounds", "masked", "inplace"}
 )
 _TOO_SMALL = "too small to be checked (below the rounding error of f)"
+_TIED = (
+    "slopes along single elements of x do not add up to the slope along their sum, as where "
+    "values tie or eigenvalues are equal"
+)
 _FEW = 8.0  # spacings of x: bounds nearer than that leave no two steps
 
 
@@ -232,6 +258,10 @@ class CheckOutcome:
         if verdict == INCONCLUSIVE and self.undecided is not None:
             return self.undecided
         worst = failures[0]
+        if verdict == NONSMOOTH and (worst.column, worst.row) in self.entries.tied:
+            text = f"{worst.name} is undefined: {_TIED}"
+            advice = '; move x, or pass allow={"NONSMOOTH"}'
+            return text if self.is_allowed else f"{text}{advice}"
         if verdict == NONSMOOTH:
             return self._kink(worst)
         if verdict == INCONCLUSIVE:

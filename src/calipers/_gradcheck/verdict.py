@@ -101,8 +101,8 @@ class RefinedColumns:
         entries.largest_error = max(
             entries.largest_error, float(self.error[finite].max(initial=0.0))
         )
-        for number, column in zip(self.numbers.tolist(), self.value, strict=True):
-            entries.keep(number, column)
+        for number, *column in zip(self.numbers.tolist(), self.value, self.error, strict=True):
+            entries.keep(number, *column)
         sizes.note(self.numbers, self.value, np.where(self.value == 0, 0.0, self.error))
         for name, every in forms.items():
             k, rows = np.nonzero(doubtful[name])
