@@ -342,7 +342,7 @@ def _broken(
             spread = spread + np.where(taken, np.abs(side - limit[:, None]), 0.0).max(axis=1)
         spread = spread + eps * np.fmax(np.abs(limits[0]), np.abs(limits[1]))
         above_limit, below_limit = (np.abs(limit - base) > T.multiple * spread for limit in limits)
-        jumps = np.abs(limits[0] - limits[1]) > T.multiple * spread
+        jumps = np.abs(limits[0] - limits[1]) > T.visible * spread
         jumps |= above_limit & below_limit
     return np.asarray(broken | (jumps & (count >= T.noise_samples) & (not sided)))
 

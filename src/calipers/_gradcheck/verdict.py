@@ -1,6 +1,6 @@
 """Judge the entries that screening could not clear."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -187,9 +187,13 @@ class RefinedColumns:
                         rule.rtol,
                     )
                     verdict, hidden = agreement.judge(*record, np.zeros((1, len(k))))
-                    if np.any((verdict == _AT(FAIL)) & (record[0].still > 0)):
+                    still = record[0].still > 0
+                    unknown = (hidden | (verdict == _AT(INCONCLUSIVE))) & (record[0].change == 0)
+                    unknown &= claim != 0
+                    if np.any((verdict == _AT(FAIL)) & still) or unknown.any():
                         # Where f does not change, its noise is measured where all of x changes.
                         usual = (differences.usual_noise[rows] / unit[at])[None]
+                        record = (*_with_noise(*record[:2], usual), *record[2:])
                         verdict, hidden = agreement.judge(*record, usual)
                     verdicts[name][group[k], rows] = verdict[0]
                     entries.hidden += int(np.count_nonzero(hidden))
@@ -217,6 +221,17 @@ class RefinedColumns:
             nan = np.isnan(claim) & np.isnan(value)
             verdict[nan] = _AT(PASS if rule.equal_nan else FAIL)
             verdict[np.isinf(claim) & (claim == value)] = _AT(PASS)
+
+
+def _with_noise(s: Scales, m: Estimates, noise: NDArray) -> tuple[Scales, Estimates]:
+    """Return records of outputs that do not change, with the noise that they have elsewhere."""
+    known = (s.change == 0) & (noise > 0) & np.isfinite(noise)
+    with np.errstate(all="ignore"):
+        factor = np.where(known, np.fmax(noise, s.rounding) / s.noise, 1.0)
+        every = factor[:, None]
+        errors = {"error": s.error * every, "gap_error": s.gap_error * every}
+        of_value = {"error": m.error * factor, "gap_error": m.gap_error * factor}
+    return replace(s, noise=s.noise * factor, **errors), replace(m, **of_value)
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
