@@ -255,3 +255,13 @@ def as_real_vector(x: NDArray) -> NDArray:
 def real_parts(dtype: DType) -> int:
     """Return the number of real numbers in an element: 2 if complex, else 1."""
     return 2 if dtype.kind == "c" else 1
+
+
+def is_double(eps: float) -> bool:
+    """Return whether numbers with a spacing at 1 have at least the digits of float64."""
+    return eps <= float(np.finfo(np.float64).eps)
+
+
+def least_normal(eps: float) -> float:
+    """Return the smallest normal number; the spacing of smaller ones is the same."""
+    return float(np.finfo(np.float64 if is_double(eps) else np.float32).tiny)

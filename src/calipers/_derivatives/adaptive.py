@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._core.dtypes import as_real_vector
+from .._core.dtypes import as_real_vector, least_normal
 from .._core.protocols import NDArray
 from .._execution.tasks import Buffers
 from .._kernels.differences import BOUNDED, CONVERGED, EXCLUDED, NOISY
@@ -30,7 +30,7 @@ from .scales import (
     units_of,
 )
 from .steps import Steps
-from .thresholds import THRESHOLDS, least_normal
+from .thresholds import THRESHOLDS
 
 CALLS_PER_COLUMN = 2.0 * len(FIRST_PASS)  # of f, with which most columns are decided
 NATURAL_LENGTH = -1.0  # in the place of a length: that of x

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._core.dtypes import least_normal
 from .._core.protocols import NDArray
 from .thresholds import THRESHOLDS as T
-from .thresholds import least_normal
 
 # Steps as multiples of a length: halves, times factors without a common ratio, so that the
 # roundings of a quantised f differ from step to step.

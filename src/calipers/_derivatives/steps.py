@@ -7,12 +7,11 @@ import numpy as np
 
 from .._core.arguments import brief
 from .._core.arrays import as_array
-from .._core.dtypes import FORMATS, as_real_vector
+from .._core.dtypes import FORMATS, as_real_vector, is_double
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._kernels.differences import TABULATE, StepRule, tabulate
 from .function import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER
-from .thresholds import is_double
 
 
 class DifferenceMethod(NamedTuple):

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class Thresholds:
@@ -107,13 +105,3 @@ class Thresholds:
 
 
 THRESHOLDS = Thresholds()
-
-
-def is_double(eps: float) -> bool:
-    """Return whether numbers with a spacing at 1 have at least the digits of float64."""
-    return eps <= float(np.finfo(np.float64).eps)
-
-
-def least_normal(eps: float) -> float:
-    """Return the smallest normal number; the spacing of smaller ones is the same."""
-    return float(np.finfo(np.float64 if is_double(eps) else np.float32).tiny)

@@ -13,9 +13,10 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import LEAST_SAMPLES, lengths_of
-from .._derivatives.agreement import Estimates, estimate
-from .._derivatives.scales import FRACTIONS, Samples, Scales, measure
+from .._derivatives.adaptive import lengths_of
+from .._derivatives.agreement import Estimates
+from .._derivatives.sampled import estimates_along, steps_between
+from .._derivatives.scales import Scales
 from .._derivatives.thresholds import THRESHOLDS
 from .numerical import FiniteDifferences
 
@@ -96,9 +97,8 @@ def _departs(
 
     spacing = float((differences.eps * np.abs(x[at]) / np.abs(along)).max(initial=differences.eps))
     longest = differences.eps**0.5  # farther away f may be another one; a tie is one at all steps
-    steps = FRACTIONS[(FRACTIONS <= longest) & (FRACTIONS >= _LEAST_SPACINGS * spacing)]
-    steps = steps[:: max(1, len(steps) // _STEPS)]
-    if (len(at) == 1 and not order.size) or len(steps) < LEAST_SAMPLES:
+    steps = steps_between(_LEAST_SPACINGS * spacing, longest, _STEPS)
+    if (len(at) == 1 and not order.size) or not len(steps):
         return np.zeros(base.size, bool)
 
     def point(t: float, sign: float, rest: NDArray) -> NDArray:
@@ -120,12 +120,9 @@ def _departs(
     def slopes(rest: NDArray) -> tuple[Scales, Estimates]:
         above, far = zip(*(half(t, rest) for t in steps.tolist()), strict=True)
         below, near = zip(*(half(-t, rest) for t in steps.tolist()), strict=True)
-        rows = (base + np.array(each)[None] for each in (above, below))
-        samples = Samples(steps[None], np.subtract(far, near)[None], *rows)
-        greatest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
-        about = differences.eps, np.ones(1), problem.parts
-        scales = measure(samples, base, *about, greatest=greatest)
-        return scales, estimate(scales)
+        rows = (base + np.array(each) for each in (above, below))
+        about = base, differences.eps, problem.parts
+        return estimates_along(steps, np.subtract(far, near), *rows, *about)
 
     with np.errstate(all="ignore"):
         try:

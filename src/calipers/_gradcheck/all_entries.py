@@ -7,7 +7,7 @@ import numpy as np
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._derivatives.fixed_step_error import SLOPE_CALLS
-from .._derivatives.scales import MAX_SAMPLES
+from .._derivatives.sampled import SampledColumns
 from .._execution.run import WORTH_SHARING_SECONDS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
 from .additivity import is_tied
@@ -19,7 +19,6 @@ from .summary import FlaggedEntries
 from .verdict import RefinedColumns
 
 _REFINED_BYTES = 1 << 22  # bytes of the results of `Refinement` that are held at a time
-_REFINED_NUMBERS = 2 * MAX_SAMPLES  # numbers that `Refinement` returns for an entry
 
 
 def examine(
@@ -111,7 +110,9 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
     )
 
     if differences.policy.is_local:
-        step = max(1, _REFINED_BYTES // (8 * _REFINED_NUMBERS * differences.problem.base.size))
+        step = max(
+            1, _REFINED_BYTES // (8 * SampledColumns.numbers * differences.problem.base.size)
+        )
         for first in range(0, len(doubtful), step):
             columns = doubtful[first : first + step]
             refined = _refine_here(differences, columns)

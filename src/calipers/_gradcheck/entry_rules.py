@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._core.dtypes import is_double, least_normal
 from .._core.protocols import NDArray
-from .._derivatives.thresholds import THRESHOLDS, is_double, least_normal
+from .._derivatives.thresholds import THRESHOLDS
 
 # The order is that of weight: the verdict of a check is the first that any entry has.
 FAIL, NONSMOOTH, INCONCLUSIVE, PASS = VERDICTS = ("FAIL", "NONSMOOTH", "INCONCLUSIVE", "PASS")

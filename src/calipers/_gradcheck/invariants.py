@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core.arrays import is_sparse
+from .._core.dtypes import least_normal
 from .._core.protocols import NDArray
-from .._derivatives.thresholds import least_normal
 from .analytic import AnalyticDerivative
 from .basis_vectors import Rows
 from .calls import ADD, WRITE

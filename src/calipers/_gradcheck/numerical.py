@@ -1,5 +1,6 @@
 """Numerical columns of the Jacobian: slopes for screening, extrapolation for refinement."""
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import NATURAL_LENGTH, STATE, ExtrapolatedColumns, survey
+from .._derivatives.adaptive import NATURAL_LENGTH, ExtrapolatedColumns
 from .._derivatives.directions import jacobian_vector_product, slopes_along
 from .._derivatives.fixed_step_error import (
     SLOPE_CALLS,
@@ -21,6 +22,7 @@ from .._derivatives.fixed_step_error import (
 )
 from .._derivatives.function import Problem
 from .._derivatives.precision import in_its_format
+from .._derivatives.sampled import SampledColumns, noise_along
 from .._derivatives.steps import (
     ADAPTIVE,
     COMPLEX_STEP,
@@ -121,7 +123,10 @@ class FiniteDifferences:
     @cached_property
     def refinement(self) -> Refinement:
         """The refinement of columns."""
-        return Refinement(self.slopes, self.exact)
+        exact = self.exact
+        # Those of numerical gradients are derivatives of second order.
+        sampled = type(exact) is ExtrapolatedColumns
+        return Refinement(self.slopes, SampledColumns(exact) if sampled else exact)
 
     def slope(self, column: int) -> NDArray:
         """Return the central difference along a column."""
@@ -142,33 +147,25 @@ class FiniteDifferences:
     @cached_property
     def usual_noise(self) -> NDArray:
         """The noise of f's results where all numbers of this input change; inf if they do not."""
-        noise = np.full(self.problem.base.size, np.inf)
+        base, limit = self.problem.base, math.inf
         x = as_real_vector(self.problem.x).astype(float)
         if self.coarse.is_explicit or not np.isfinite(x).all():
-            return np.zeros_like(noise)  # the steps of the caller hold
+            return np.zeros(base.size)  # the steps of the caller hold
         random = np.random.default_rng(0)
         v = random.uniform(0.5, 1.0, x.size) * np.where(x == 0, 1.0, x)
-        state = np.zeros(1, STATE)
-        state["length"], state["limit"], state["top"] = 1.0, np.inf, 1.0
         if self.coarse.lows.size:
             room = np.fmin(self.coarse.highs - x, x - self.coarse.lows) / np.abs(v)
             v[room < _ROOM] = 0.0
-            state["limit"] = room[room >= _ROOM].min(initial=np.inf)
-            state["top"] = np.fmin(1.0, 2 * state["limit"])
-        state["grain"] = self.eps
+            limit = float(room[room >= _ROOM].min(initial=np.inf))
 
         def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
             return np.stack([self.problem.at(x + far * v) for far in t.tolist()]), t
 
         with self._counted(self.problem), np.errstate(all="ignore"):
             try:
-                for found in survey(self.problem.base, displaced, state, self.eps, briefly=True):
-                    changing = found.scales.change[0] > 0
-                    unit = 1.0 if found.unit is None else found.unit
-                    noise[found.outputs[changing]] = (found.scales.noise[0] * unit)[changing]
+                return noise_along(base, displaced, limit, self.eps)
             except Exception:  # f may raise anything where it is not defined
-                return np.zeros_like(noise)
-        return noise
+                return np.zeros(base.size)
 
     def run_pass(self, work: Work, name: str, wanted: NDArray, store: StoreRows) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import as_real_vector
+from .._core.dtypes import as_real_vector, is_double
 from .._core.protocols import NDArray
 from .._derivatives.steps import COMPLEX_STEP
-from .._derivatives.thresholds import is_double
 from .analytic import AnalyticDerivative
 from .calls import Call, in_float64
 from .columns import Jacobian

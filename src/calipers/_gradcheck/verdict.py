@@ -7,19 +7,13 @@ import numpy as np
 
 from .._core.protocols import NDArray
 from .._derivatives import agreement
-from .._derivatives.adaptive import (
-    ExtrapolatedColumns,
-    initial_states,
-    rounding_of_constants,
-    scales_of,
-)
 from .._derivatives.agreement import Estimates
+from .._derivatives.sampled import SampledColumns, Table
 from .._derivatives.scales import Scales
 from .columns import select_columns
 from .entry_rules import FAIL, INCONCLUSIVE, PASS, VERDICTS, Rule, judge_value
 from .flatten import largest_by_segment
 from .numerical import FiniteDifferences
-from .refine import samples_of
 from .report_data import ScaleTable
 from .scale_table import scale_table
 from .screening import Screening
@@ -41,8 +35,7 @@ class RefinedColumns:
         self.right, self.left, self.calls, *self._rest = self.refined
         self.numbers = differences.part.start + self.columns  # among those of all inputs
         shape = len(self.columns), differences.problem.base.size
-        self.value, self.error = np.zeros(shape), np.full(shape, np.inf)
-        self._measured: list[tuple[NDArray, NDArray, Scales, Estimates, NDArray, NDArray]] = []
+        self._tables: list[Table] = []
         self.value, self.error = np.full(shape, np.nan), np.full(shape, np.inf)
         lost = differences.steps[self.columns] < differences.eps * self._units
         standing = lost[:, None] & (self.right == 0) & (self.left == 0)
@@ -87,8 +80,9 @@ class RefinedColumns:
         agrees = _agree(list(forms.values()), screening.rule, self.floor) if consistent else None
         start = _AT(INCONCLUSIVE)  # of columns without samples
         verdicts = {name: np.full(every.shape, start, np.int8) for name, every in forms.items()}
-        if self.differences.refinement.sampled:
-            self._judge_samples(forms, doubtful, verdicts, entries)
+        exact = self.differences.refinement.exact
+        if isinstance(exact, SampledColumns):
+            self._judge_samples(exact, forms, doubtful, verdicts, entries)
         else:
             self.value, self.error, _ = self._rest
             for name, every in forms.items():
@@ -121,17 +115,20 @@ class RefinedColumns:
     ) -> ScaleTable | None:
         """Return the scales of one of some entries, if f was sampled."""
         k, row = int(columns[i]), int(rows[i])
-        for group, outputs, scales, estimates, length, unit in self._measured:
-            if k in group:
-                at = int(np.searchsorted(group, k)), int(np.searchsorted(outputs, row))
+        for table in self._tables:
+            if k in table.columns:
+                i, j = np.searchsorted(table.columns, k), np.searchsorted(table.outputs, row)
                 claim, value, floor = every[k, row], self.value[k, row], self.floor[k, row]
                 allowed = self.screening.rule.allowed(claim, value, floor)
-                sizes = float(length[at[0]]), float(unit[at[1]]), float(claim), float(allowed)
-                return scale_table(scales, estimates, at, *sizes)
+                sizes = table.length[i], table.unit[j], claim, allowed
+                return scale_table(
+                    table.scales, table.estimates, (int(i), int(j)), *map(float, sizes)
+                )
         return None
 
     def _judge_samples(
         self,
+        sampled: SampledColumns,
         forms: dict[str, NDArray],
         doubtful: dict[str, NDArray],
         verdicts: dict[str, NDArray],
@@ -139,64 +136,41 @@ class RefinedColumns:
     ) -> None:
         """Judge entries by samples of f at many scales."""
         differences, rule = self.differences, self.screening.rule
-        exact = differences.exact
-        assert isinstance(exact, ExtrapolatedColumns)
-        problem, steps = exact.problem, exact.steps
-        base = problem.base.astype(float)
-        *arrays, first = self._rest
-        every_state = initial_states(problem, steps)[self.columns]
-        for quick in (True, False):
-            for sided in (True, False):
-                group = np.flatnonzero(
-                    (first == quick)
-                    & ((every_state["one_sided"] != 0) == sided)
-                    & np.isfinite(arrays[0]).any(axis=1)
-                )
-                if not len(group):
+        wanted = np.any(list(doubtful.values()), axis=0)
+        for table in sampled.tables(self.columns, self._rest, wanted):
+            self._tables.append(table)
+            group, outputs, scales, estimates, _, unit, constant = table
+            self.value[group], self.error[group] = 0.0, constant
+            block = np.ix_(group, outputs)
+            self.value[block] = estimates.value / table.width
+            self.error[block] = estimates.total_error / table.width
+            for name, every in forms.items():
+                k, rows = np.nonzero(doubtful[name][group])
+                if not len(k):
                     continue
-                wanted = np.flatnonzero(
-                    np.any([which[group].any(axis=0) for which in doubtful.values()], axis=0)
+                at = np.searchsorted(outputs, rows)
+                width = table.width[k, at]
+                claim, value = every[group[k], rows], self.value[group[k], rows]
+                allowed = rule.allowed(claim, value, self.floor[group[k], rows])
+                record = (
+                    scales.entries(k, at),
+                    estimates.entries(k, at),
+                    (claim * width)[None],
+                    (allowed * width)[None],
+                    (self._natural[group[k], rows] * width)[None],
+                    rule.rtol,
                 )
-                states = every_state[group]
-                about = base, states, steps.eps, problem.parts, 1, quick, wanted
-                measured = scales_of(samples_of(tuple(arrays), group), *about)
-                outputs, scales, estimates, unit = measured
-                # Slopes times this are in the units of the scales.
-                unit = np.ones(len(outputs)) if unit is None else unit
-                length = states["length"][:, None] / unit
-                self._measured.append((group, outputs, scales, estimates, states["length"], unit))
-                self.value[group] = 0.0
-                self.error[group] = rounding_of_constants(base, states, steps.eps)
-                block = np.ix_(group, outputs)
-                self.value[block] = estimates.value / length
-                self.error[block] = estimates.total_error / length
-                for name, every in forms.items():
-                    k, rows = np.nonzero(doubtful[name][group])
-                    if not len(k):
-                        continue
-                    at = np.searchsorted(outputs, rows)
-                    width = length[k, at]
-                    claim, value = every[group[k], rows], self.value[group[k], rows]
-                    allowed = rule.allowed(claim, value, self.floor[group[k], rows])
-                    record = (
-                        scales.entries(k, at),
-                        estimates.entries(k, at),
-                        (claim * width)[None],
-                        (allowed * width)[None],
-                        (self._natural[group[k], rows] * width)[None],
-                        rule.rtol,
-                    )
-                    verdict, hidden = agreement.judge(*record, np.zeros((1, len(k))))
-                    still = record[0].still > 0
-                    unknown = (hidden | (verdict == _AT(INCONCLUSIVE))) & (record[0].change == 0)
-                    unknown &= claim != 0
-                    if np.any((verdict == _AT(FAIL)) & still) or unknown.any():
-                        # Where f does not change, its noise is measured where all of x changes.
-                        usual = (differences.usual_noise[rows] / unit[at])[None]
-                        record = (*_with_noise(*record[:2], usual), *record[2:])
-                        verdict, hidden = agreement.judge(*record, usual)
-                    verdicts[name][group[k], rows] = verdict[0]
-                    entries.hidden += int(np.count_nonzero(hidden))
+                verdict, hidden = agreement.judge(*record, np.zeros((1, len(k))))
+                still = record[0].still > 0
+                unknown = (hidden | (verdict == _AT(INCONCLUSIVE))) & (record[0].change == 0)
+                unknown &= claim != 0
+                if np.any((verdict == _AT(FAIL)) & still) or unknown.any():
+                    # Where f does not change, its noise is measured where all of x changes.
+                    usual = (differences.usual_noise[rows] / unit[at])[None]
+                    record = (*_with_noise(*record[:2], usual), *record[2:])
+                    verdict, hidden = agreement.judge(*record, usual)
+                verdicts[name][group[k], rows] = verdict[0]
+                entries.hidden += int(np.count_nonzero(hidden))
 
     def _amend(
         self,
