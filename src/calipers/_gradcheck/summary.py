@@ -122,23 +122,6 @@ class FlaggedEntries:
             self.verdicts[k] = NONSMOOTH
             self.tied.add((self.columns[k], self.rows[k]))
 
-    def downgrade_to_pass(self, which: NDArray) -> None:
-        """Downgrade entries that rounding hides to PASS, by their positions in the lists."""
-        left_out = set(which.tolist())
-        for k in left_out:
-            self.count[self.verdicts[k]] -= 1
-        self.count[PASS] += len(left_out)
-        self.hidden += len(left_out)
-        lists: tuple[list[Any], ...] = (
-            self.columns,
-            self.rows,
-            self.forms,
-            self.verdicts,
-            self.values,
-        )
-        for items in lists:
-            items[:] = [item for k, item in enumerate(items) if k not in left_out]
-
 
 # Options of gradcheck with which f is called differently than by `jacobian` without options.
 _OF_CALLS = frozenset(
