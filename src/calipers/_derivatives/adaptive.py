@@ -142,18 +142,25 @@ def _sampled(base: NDArray, evaluate: Evaluate, states: NDArray, t: NDArray) -> 
     above, below = np.full(shape, np.nan), np.full(shape, np.nan)
     far, near = np.full(t.shape, np.nan), np.zeros(t.shape)
     side = states["one_sided"]
-    which, k = np.nonzero(np.isfinite(t))
-    steps = np.where(side[which] < 0, -t[which, k], t[which, k])
-    central = side[which] == 0
     count = max(1, _BLOCK_BYTES // (16 * max(1, base.size)))
-    for start in range(0, len(which), count):
-        part = slice(start, start + count)
-        i, j, both = which[part], k[part], central[part]
-        there = np.concatenate((steps[part], -steps[part][both]))
-        rows, reached = evaluate(np.concatenate((i, i[both])), there)
-        above[i, j], far[i, j] = rows[: len(i)], reached[: len(i)]
-        below[i[both], j[both]], near[i[both], j[both]] = rows[len(i) :], reached[len(i) :]
-        below[i[~both], j[~both]] = base
+    inside = t <= np.fmin(1.0, states["top"])[:, None]
+    for those in inside, np.isfinite(t) & ~inside:
+        which, k = np.nonzero(those)
+        steps = np.where(side[which] < 0, -t[which, k], t[which, k])
+        central = side[which] == 0
+        for start in range(0, len(which), count):
+            part = slice(start, start + count)
+            i, j, both = which[part], k[part], central[part]
+            there = np.concatenate((steps[part], -steps[part][both]))
+            try:
+                rows, reached = evaluate(np.concatenate((i, i[both])), there)
+            except Exception:  # beyond |x| any f may not be defined
+                if those is inside:
+                    raise
+                continue
+            above[i, j], far[i, j] = rows[: len(i)], reached[: len(i)]
+            below[i[both], j[both]], near[i[both], j[both]] = rows[len(i) :], reached[len(i) :]
+            below[i[~both], j[~both]] = base
     return Samples(t, far - near, above, below)
 
 
