@@ -278,6 +278,8 @@ def _is_refuted(
     off, limit = np.abs(claim - m.value), allowed[:, None]
     away = np.abs(claim[:, None] - s.slope)
     supports = (away <= limit + s.error) & (s.error <= np.fmax(limit, T.telling * off[:, None]))
+    # Beyond |x| f may be another function: what shorter scales contradict there is no support.
+    supports &= ~(m.contradicted & (s.t > s.inner[:, None]))
     excludes = (away > limit + T.certain * s.error) & ~m.contradicted & np.isfinite(s.error)
     wrong = (off > allowed + T.certain * m.error) & _take(_neighbours(excludes), m.scale)
     # Where f does not change within |x|, the noise that it has elsewhere may hide the change.

@@ -88,7 +88,8 @@ class Rule:
             difference = np.abs(analytic - numerical)
         both = np.stack((excess, np.where(np.isnan(difference), np.inf, difference)), axis=-1)
         fraction, power = np.frexp(both)
-        return np.asarray(np.ldexp(np.round(fraction * _SEVERITIES), power))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.ldexp(np.round(fraction * _SEVERITIES), power))
 
     def is_nothing(self, sizes: NDArray, natural: NDArray) -> NDArray:
         """Return True for sizes far less than the tolerance would be at a natural size."""
