@@ -7,7 +7,7 @@ import numpy as np
 
 from .._core.arguments import brief
 from .._core.arrays import as_array
-from .._core.dtypes import FORMATS, as_real_vector, is_double
+from .._core.dtypes import FORMATS, as_real_vector, finfo, is_double
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._kernels.differences import TABULATE, StepRule, tabulate
@@ -153,7 +153,7 @@ def plan_steps(
     bounds: Any,
 ) -> Steps:
     """Validate the caller's steps, and return those of each coordinate."""
-    eps = max(float(np.finfo(d).eps) for d in {x.dtype, dtype})
+    eps = max(float(finfo(d).eps) for d in {x.dtype, dtype})
     lows, highs = limits_of(x, mode, bounds)
     if step is not None and scale is not None:
         msg = "step and scale exclude each other, as step is absolute: pass only one of them"

@@ -24,7 +24,7 @@ from .calls import Call
 from .columns import Jacobian, Sizes, jacobian_of
 from .entry_rules import FAIL, PASS, Rule, default_resolution
 from .fast_mode import is_moderate, project
-from .flatten import WrongFormError, has_differences
+from .flatten import WrongFormError, has_kernels
 from .function_at_point import FunctionAtPoint, without_warnings_of_batches
 from .linearity import linearity
 from .numerical import ExecutionPolicy, FiniteDifferences, plan_differences
@@ -296,7 +296,7 @@ def run_check(
     if settings.method == COMPLEX_STEP:
         settings.require_analytic(arguments.of_library)
     subject = arguments.at_point()
-    if not subject.active_outputs and any(has_differences(o.dtype) for o in subject.outputs):
+    if not subject.active_outputs and any(has_kernels(o.dtype) for o in subject.outputs):
         arguments, subject = arguments.zeros(subject)
         settings = replace(settings, check_undefined_grad=False, inplace=None)
     steps = settings.steps(len(subject.active))
