@@ -32,6 +32,8 @@ _LEAST = 2.0**-20  # least perturbation of an element, relative to the largest
 _MARGIN = 4.0  # tolerance of products, in numerical errors
 _ROUNDING = 64.0  # rounding errors of products, in eps
 _ROUNDING_OF_ALL = 1024.0  # the same of products contracted with a cotangent, in eps
+_CANCELS = 0.125  # share of its terms: a smaller product shows a wrong factor less than others
+_DRAWS = 4  # directions that are tried for a product that is not small by chance
 _ZERO_EPS = 64.0  # error of a zero product, in eps times the largest product
 
 
@@ -62,10 +64,11 @@ class Probe:
         largest = finite.max(initial=0.0)
         lengths = np.where(np.isfinite(x), np.maximum(x, _LEAST * largest), 1.0)
         lengths[x == 0] = min(1.0, largest) or 1.0  # zeros have no length scale
+        self._random, self._lengths = random, lengths
         self._direction = random.standard_normal(count) * lengths
         self._weights = random.standard_normal(differences.subject.rows)
         self._gradient: NDArray | None = None
-        self.any_slope = False
+        self.any_slope = self._cancels = False
         self._settled = differences.steps == 0
 
     def compare(self) -> str:
@@ -77,11 +80,16 @@ class Probe:
         """
         if not len(self._direction):
             return CLEAR
-        chosen = np.where(self._settled, 0.0, self._direction)
-        excess, unknown = self._excess(chosen)
-        if excess > 1:
-            return HIT
-        return UNKNOWN if unknown else CLEAR
+        for _ in range(_DRAWS):
+            excess, unknown = self._excess(np.where(self._settled, 0.0, self._direction))
+            if excess > 1:
+                return HIT
+            if unknown:
+                return UNKNOWN
+            if not self._cancels:
+                return CLEAR
+            self._direction = self._random.standard_normal(len(self._lengths)) * self._lengths
+        return CLEAR
 
     def settle(self, column: int) -> None:
         """Exclude a column from further products."""
@@ -115,6 +123,7 @@ class Probe:
             rounding, weights = _ROUNDING_OF_ALL, self._weights
             error, natural = (np.asarray(norm(weights * x)) for x in (error, natural))
             value = np.asarray(weights @ value)
+        self._cancels = contracted and bool(np.abs(value) < _CANCELS * terms)
         with np.errstate(all="ignore"):
             difference = np.abs(analytic - value)
             allowed = _MARGIN * error + min(rounding * differences.eps, self._resolution) * terms
