@@ -6,11 +6,11 @@ import numpy as np
 
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
+from .._derivatives.additivity import is_tied
 from .._derivatives.fixed_step_error import SLOPE_CALLS
 from .._derivatives.sampled import SampledColumns
 from .._execution.run import WORTH_SHARING_SECONDS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
-from .additivity import is_tied
 from .columns import Jacobian, Products, Pulled, Sizes
 from .entry_rules import PASS, Rule
 from .numerical import FiniteDifferences

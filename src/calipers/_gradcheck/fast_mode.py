@@ -6,8 +6,8 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
+from .._derivatives.additivity import is_tied
 from .._derivatives.thresholds import THRESHOLDS
-from .additivity import is_tied
 from .analytic import AnalyticDerivative
 from .entry_rules import (
     FAIL,

@@ -8,17 +8,19 @@ while all other elements move as well. Where f is differentiable, both are the s
 """
 
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import lengths_of
-from .._derivatives.agreement import Estimates
-from .._derivatives.sampled import estimates_along, steps_between
-from .._derivatives.scales import Scales
-from .._derivatives.thresholds import THRESHOLDS
-from .numerical import FiniteDifferences
+from .adaptive import lengths_of
+from .agreement import Estimates
+from .function import Problem
+from .sampled import estimates_along, steps_between
+from .scales import Scales
+from .steps import Steps
+from .thresholds import THRESHOLDS
 
 _LEAST_SHARE = 0.5  # of the size of an element, by which those move that are measured together
 # Shares of its size by which an element moves alone, across many others or few.
@@ -27,8 +29,25 @@ _LEAST_SPACINGS = 16.0  # of x, in the shortest step
 _STEPS = 14  # lengths by which they move: ties are ties at each of them
 
 
+class Differences(Protocol):
+    """A function at a point with the steps by which it is differentiated."""
+
+    problem: Problem
+    coarse: Steps
+    user_step: bool
+    calls: int
+
+    @property
+    def eps(self) -> float:
+        """The spacing at 1 of the format that f computes in."""
+
+    @property
+    def steps(self) -> NDArray:
+        """The lengths of the steps; 0 for elements that do not move."""
+
+
 def is_tied(
-    differences: FiniteDifferences,
+    differences: Differences,
     columns: NDArray,
     rows: NDArray,
     off: NDArray,
@@ -66,7 +85,7 @@ def is_tied(
 
 
 def _departs(
-    differences: FiniteDifferences,
+    differences: Differences,
     columns: NDArray,
     share: float,
     values: dict[int, NDArray],
@@ -117,24 +136,28 @@ def _departs(
         one = len(at) == 1  # rounding changes the directions of several in addition
         return row, (float(ahead[at[0]]) - float(behind[at[0]])) / (2 * along[0]) if one else t
 
-    def slopes(rest: NDArray) -> tuple[Scales, Estimates]:
-        above, far = zip(*(half(t, rest) for t in steps.tolist()), strict=True)
-        below, near = zip(*(half(-t, rest) for t in steps.tolist()), strict=True)
-        rows = (base + np.array(each) for each in (above, below))
+    def slopes(rest: NDArray) -> tuple[Scales, Estimates] | None:
+        try:
+            above, far = zip(*(half(t, rest) for t in steps.tolist()), strict=True)
+            below, near = zip(*(half(-t, rest) for t in steps.tolist()), strict=True)
+        except Exception:  # f may raise anything where elements that belong together move
+            return None
+        ahead, behind = base + np.array(above), base + np.array(below)
         about = base, differences.eps, problem.parts
-        return estimates_along(steps, np.subtract(far, near), *rows, *about)
+        return estimates_along(steps, np.subtract(far, near), ahead, behind, *about)
 
     with np.errstate(all="ignore"):
-        try:
-            scales, found = slopes(others)
-        except Exception:  # f may raise anything where elements that belong together move
+        together = slopes(others)
+        if together is None:
             return np.zeros(base.size, bool)
+        scales, found = together
         slope, gap = found.value[0], found.gap[0]
         off = np.abs(slope - along @ numerical) + gap - np.abs(along) @ error
         departs = off > THRESHOLDS.visible * found.error[0]
         departs &= scales.change[0] > 0  # its rounding may hide the slope
-        if len(at) == 1 and departs.any():  # which rounding within f may hide as well
-            alone, own = slopes(np.zeros(x.size))
+        single = slopes(np.zeros(x.size)) if len(at) == 1 and departs.any() else None
+        if single is not None:  # rounding within f may hide it as well
+            alone, own = single
             hull = np.where(alone.change[0] > 0, own.total_error[0], 0.0)
             off = np.abs(slope - own.value[0]) + gap - hull
             departs &= off > THRESHOLDS.visible * found.error[0]
