@@ -264,7 +264,9 @@ def _judged_column(
     rows, analytic = column_of(d, number, value)
     size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
     allowed = rule.allowed(analytic, value[rows], size)
-    verdict, _ = judge_value(rule, analytic, value[rows], error[rows], allowed)
+    finite = value[np.isfinite(value)]
+    natural = max(float(size[0]), float(np.abs(finite).max(initial=0.0)))
+    verdict, _ = judge_value(rule, analytic, value[rows], error[rows], allowed, natural)
     if not np.any(verdict == VERDICTS.index(FAIL)):
         return PASS
     wrong = verdict == VERDICTS.index(FAIL)

@@ -1,6 +1,5 @@
 """Numerical columns of the Jacobian: slopes for screening, extrapolation for refinement."""
 
-import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -45,7 +44,6 @@ _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two 
 # Columns whose differences take less time than to compile a loop around f.
 _FEW_COLUMNS = 8
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
-_ROOM = 2.0**-10  # least room within bounds, as a share of |x|, that a number is moved in
 _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
 
 
@@ -146,26 +144,33 @@ class FiniteDifferences:
 
     @cached_property
     def usual_noise(self) -> NDArray:
-        """The noise of f's results where all numbers of this input change; inf if they do not."""
-        base, limit = self.problem.base, math.inf
-        x = as_real_vector(self.problem.x).astype(float)
-        if self.coarse.is_explicit or not np.isfinite(x).all():
-            return np.zeros(base.size)  # the steps of the caller hold
-        random = np.random.default_rng(0)
-        v = random.uniform(0.5, 1.0, x.size) * np.where(x == 0, 1.0, x)
-        if self.coarse.lows.size:
-            room = np.fmin(self.coarse.highs - x, x - self.coarse.lows) / np.abs(v)
-            v[room < _ROOM] = 0.0
-            limit = float(room[room >= _ROOM].min(initial=np.inf))
+        """The noise of f's results where all numbers of all inputs change; inf if they do not."""
+        subject = self.subject
+        finite = all(np.isfinite(part.example).all() for part in subject.active)
+        if self.coarse.is_explicit or not finite:
+            return np.zeros(subject.base.size)  # the steps of the caller hold
+
+        def at(far: float) -> NDArray:
+            random = np.random.default_rng(0)  # the same direction for all distances
+
+            def moved(x: NDArray) -> NDArray:
+                share = random.uniform(0.5, 1.0, x.shape)
+                return np.asarray(x + far * share * np.where(x == 0, 1.0, x))
+
+            other = subject.perturbed(moved)
+            try:
+                return other.reals_of(other.call())
+            finally:
+                subject.calls = other.calls
 
         def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-            return np.stack([self.problem.at(x + far * v) for far in t.tolist()]), t
+            return np.stack([at(far) for far in t.tolist()]), t
 
-        with self._counted(self.problem), np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             try:
-                return noise_along(base, displaced, limit, self.eps)
+                return noise_along(subject.base, displaced, np.inf, self.eps)
             except Exception:  # f may raise anything where it is not defined
-                return np.zeros(base.size)
+                return np.zeros(subject.base.size)
 
     def run_pass(self, work: Work, name: str, wanted: NDArray, store: StoreRows) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""
