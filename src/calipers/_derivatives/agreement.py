@@ -120,8 +120,7 @@ def estimate(s: Scales) -> Estimates:
         kinks &= np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error
         kink = np.where(kinks, number, -1).max(axis=1)
         other = _other_slope(s, off, others)
-        to_it = jumps & (departure <= 2 * T.kink * other[:, None] * s.span)
-        scattered = to_it.any(axis=1) & (kink < 0)
+        scattered = jumps.any(axis=1) & (kink < 0) & np.isfinite(other)
         for more in np.where(scattered, other, 0.0), _excess(s, value, scale), _remainder(s, scale):
             error = np.fmax(error, more)
         kink = np.where(jumps.any(axis=1), kink, -1)

@@ -236,7 +236,7 @@ def measure(
         d, e = odd / span, even / step
         u = t if sided else t * t
         sizes = np.where(finite, np.fmax(np.fmax(np.abs(above), np.abs(below)), np.abs(base)), 0.0)
-        noise, chosen = _noise(t, span, d, e, u, change, finite, few, sided, power)
+        noise, chosen, shorter = _noise(t, span, d, e, u, change, finite, few, sided, power)
         dead = np.asarray(~chosen.any(axis=1))
         there = np.where(chosen, sizes, 0.0).max(axis=1)
         unmoved = np.logical_and.accumulate(((change == 0) | np.isnan(step))[:, ::-1], axis=1)
@@ -255,7 +255,7 @@ def measure(
         sure = noise * T.few_samples if few else noise
         local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit))
         relative = np.where(dead, 0.0, np.fmin(sure / there, _SINGLE_EPS))
-        local = np.fmax(local, relative[:, None] * sizes)
+        local = np.fmax(np.fmax(local, relative[:, None] * sizes), shorter)
         slope, error = _slopes(d, u, span[:, :, 0], local, sided)
         gap, gap_error = _gaps(e, t, local)
         within = finite & (step <= inner[:, None, None])
@@ -407,9 +407,12 @@ def _noise(
     few: bool,
     sided: bool,
     power: int,
-) -> tuple[NDArray, NDArray]:
+) -> tuple[NDArray, NDArray, NDArray]:
     """
     Return the noise of f, and at which steps it was measured: at none where f does not change.
+
+    Last comes the largest noise at shorter steps than each: f is noisier there where it is rounded
+    alike at the shortest ones, as exp(x) in exp(x) - 1 - x.
 
     It is what the longer steps do not predict at the shortest ones at which f changes, where a
     smooth f is straight. Steps at which f does not change say nothing: its rounding may hide them.
@@ -461,11 +464,25 @@ def _noise(
     at_edge_only = flat & (predicted_ones >= 2) & (edge <= T.negligible * rms(chosen))
     noise = np.where(at_edge_only, edge, rms(chosen))
     if few:
-        return noise, chosen
+        return noise, chosen, np.zeros_like(residual)
     # Where f still bends at the longer ones, the shorter ones say less.
     shortest = chosen & (order <= T.noise_samples // 2)
     less = np.fmin(noise, T.few_samples * rms(shortest))
-    return np.where(shortest.any(axis=1), less, noise), chosen
+    noise = np.where(shortest.any(axis=1), less, noise)
+    return noise, chosen, _noise_of_shorter(np.where(changes, residual, 0.0))
+
+
+def _noise_of_shorter(residual: NDArray) -> NDArray:
+    """Return the largest noise in a row of samples that are shorter than those of each scale."""
+    count = T.noise_samples // 2
+    squares = np.square(residual[:, ::-1])  # the shortest first
+    squares[:, -ORDERS:] = 0.0  # of the longest nothing is predicted
+    sums = np.cumsum(squares, axis=1)
+    sums[:, count:] -= sums[:, :-count].copy()
+    rows = np.maximum.accumulate(np.sqrt(np.fmax(sums, 0.0) / count), axis=1)
+    noise = np.zeros_like(residual)
+    noise[:, :-ORDERS] = rows[:, ::-1][:, ORDERS:]
+    return noise
 
 
 def _floored(
