@@ -120,7 +120,9 @@ def estimate(s: Scales) -> Estimates:
         kinks &= np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error
         kink = np.where(kinks, number, -1).max(axis=1)
         other = _other_slope(s, off, others)
-        scattered = jumps.any(axis=1) & (kink < 0) & np.isfinite(other)
+        # Up to a kink f is on one line: it comes to the other by no more than their distance.
+        apart = jumps & (departure >= other[:, None] * s.span)
+        scattered = apart.any(axis=1) & (kink < 0)
         for more in np.where(scattered, other, 0.0), _excess(s, value, scale), _remainder(s, scale):
             error = np.fmax(error, more)
         kink = np.where(jumps.any(axis=1), kink, -1)
@@ -209,12 +211,14 @@ def _remainder(s: Scales, scale: NDArray) -> NDArray:
     """
     plain = s.odd / s.span
     change = np.abs(plain[:, 1:] - plain[:, :-1])
-    clear = change > T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span[:, 1:]
-    power = np.log(change[:, 1:] / change[:, :-1]) / np.log(s.t[:, 1:-1] / s.t[:, :-2])
+    hidden = T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span[:, 1:]
+    most = np.fmax(change, hidden)  # noise may hide that slopes still change
+    power = np.log(most[:, 1:] / most[:, :-1]) / np.log(s.t[:, 1:-1] / s.t[:, :-2])
     number = np.arange(power.shape[1])[None, :, None] - scale[:, None]
-    seen = clear[:, 1:] & clear[:, :-1] & (number >= -T.in_a_row)
-    slow = ~seen | (power < T.smooth)
-    persistent = slow.all(axis=1) & (seen.sum(axis=1) >= T.in_a_row)
+    recent = (number >= -2 * T.in_a_row) & (s.t[:, :-2] <= s.inner[:, None])
+    seen = recent & (change > hidden)[:, 1:] & (change > hidden)[:, :-1]
+    persistent = (~recent | (power < T.smooth) | np.isnan(power)).all(axis=1)
+    persistent &= seen.sum(axis=1) >= T.in_a_row
     exponent = np.where(seen, power, np.inf).min(axis=1)
     last = _take(change, np.fmin(scale, change.shape[1] - 1))
     total = np.where(exponent > 0, last / (1 - 2.0**-exponent), np.inf)

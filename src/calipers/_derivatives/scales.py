@@ -469,7 +469,9 @@ def _noise(
     shortest = chosen & (order <= T.noise_samples // 2)
     less = np.fmin(noise, T.few_samples * rms(shortest))
     noise = np.where(shortest.any(axis=1), less, noise)
-    return noise, chosen, _noise_of_shorter(np.where(changes, residual, 0.0))
+    unexplained = residual.copy()  # neither by a smooth f nor by an edge
+    unexplained[:, ORDERS:] = np.fmin(residual[:, ORDERS:], at_edge)
+    return noise, chosen, _noise_of_shorter(np.where(changes, unexplained, 0.0))
 
 
 def _noise_of_shorter(residual: NDArray) -> NDArray:
