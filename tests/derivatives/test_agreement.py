@@ -183,12 +183,6 @@ class TestScattered:
         s.slope[0, :5, 0] = [-20, 20, -15, 10, -5]
         assert not estimate(s).scattered.any()
 
-    def test_a_jump_that_leads_elsewhere_is_none_to_that_line(self):
-        t = 0.5 ** np.arange(1, 11)
-        even = np.where(t > 0.01, 1000.0, 0.0)
-        s = rounded_away(departure=(even, np.where(t > 0.01, 2 * t, 50 * t)))
-        assert not estimate(s).scattered.any()
-
     def test_nothing_is_decided_by_it(self):
         s = rounded_away()
         assert [verdict(s, claim)[0] for claim in (2.0, 50.0, 80.0)] == [INCONCLUSIVE] * 3

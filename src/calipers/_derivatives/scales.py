@@ -456,12 +456,16 @@ def _noise(
         squares = np.where(which, values * values, 0.0).sum(axis=1)
         return np.asarray(np.sqrt(squares / np.fmax(which.sum(axis=1), 1)))
 
-    # Where f is constant at short steps, and moves at longer ones exactly as from an edge on, it is
-    # not noisy.
+    # Where f is constant at short steps, and moves at longer ones exactly as from an edge on, by
+    # more than in proportion to the step, it is not noisy. If it jumps, rounding hides its changes.
+    first, second = (changes & (order == k) for k in (1, 2))
+    rise, next_rise = (np.where(k, change / step, 0.0).max(axis=1) for k in (first, second))
     flat = ((change == 0) & finite).sum(axis=1) >= T.noise_samples
     predicted_ones = chosen[:, ORDERS:].sum(axis=1)
     edge = rms(chosen[:, ORDERS:], np.where(np.isfinite(at_edge), at_edge, np.inf))
-    at_edge_only = flat & (predicted_ones >= 2) & (edge <= T.negligible * rms(chosen))
+    at_edge_only = (
+        flat & (rise < next_rise) & (predicted_ones >= 2) & (edge <= T.negligible * rms(chosen))
+    )
     noise = np.where(at_edge_only, edge, rms(chosen))
     if few:
         return noise, chosen, np.zeros_like(residual)
