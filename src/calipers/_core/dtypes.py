@@ -120,6 +120,11 @@ ROUNDOFF = {
 }
 
 
+# Each format has a subset of the numbers of the one before it, except for the range.
+NARROW_FORMATS = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
+SPACINGS = {name: 0.5 ** FORMATS[name].fraction for name in ("float32", *NARROW_FORMATS)}  # at 1
+
+
 # The smallest positive (subnormal) number of each format.
 SMALLEST = {
     name: 2.0 ** (FORMATS[name].lowest - FORMATS[name].fraction)

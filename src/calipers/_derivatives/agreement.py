@@ -7,7 +7,7 @@ tolerance. It fails only if scales that can tell it from the value agree that it
 supports it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -326,3 +326,14 @@ def _is_invisible(
     off = np.abs(claim - m.value) + m.error + m.gap
     least, nothing = (T.negligible * resolution * a for a in (natural, np.fmax(slope, rise)))
     return constant, (off <= least) | (np.fmax(off, np.abs(claim)) <= nothing)
+
+
+def with_noise(s: Scales, m: Estimates, noise: NDArray) -> tuple[Scales, Estimates]:
+    """Return records of outputs that do not change, with the noise that they have elsewhere."""
+    known = (s.change == 0) & (noise > 0) & np.isfinite(noise)
+    with np.errstate(all="ignore"):
+        factor = np.where(known, np.fmax(noise, s.rounding) / s.noise, 1.0)
+        every = factor[:, None]
+        errors = {"error": s.error * every, "gap_error": s.gap_error * every}
+        of_value = {"error": m.error * factor, "gap_error": m.gap_error * factor}
+    return replace(s, noise=s.noise * factor, **errors), replace(m, **of_value)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import FORMATS, as_real_vector
+from .._core.dtypes import FORMATS, NARROW_FORMATS, SPACINGS, as_real_vector
 from .._core.protocols import NDArray
 from .function import Problem
 from .steps import FEWEST_BITS, Steps
@@ -21,9 +21,6 @@ _RELATIVE_SHIFT = 2.0**-6
 # Results below this share of max(1, |x|) may be differences of numbers in few bits.
 _CANCELLATION_LEFTOVER = 2.0**-20
 _NARROW = np.float16, np.float32
-# Each format has a subset of the numbers of the one before it, except for the range.
-NARROW_FORMATS = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
-SPACINGS = {name: 0.5 ** FORMATS[name].fraction for name in ("float32", *NARROW_FORMATS)}  # at 1
 _FEWEST = min(1 << FORMATS[name].fraction for name in NARROW_FORMATS)
 _LEAST = max(2.0 ** FORMATS[name].lowest for name in NARROW_FORMATS)
 _MIDPOINT_OFFSET = (

@@ -1,6 +1,6 @@
 """Samples of f along coordinates, and the scales and estimates that they give."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from .adaptive import (
     scales_of,
     survey,
 )
-from .agreement import Estimates, estimate
+from .agreement import FAIL, INCONCLUSIVE, Estimates, estimate, judge, with_noise
 from .function import Problem
 from .scales import FRACTIONS, MAX_SAMPLES, Samples, Scales, measure
 
@@ -42,6 +42,32 @@ class Table(NamedTuple):
     @property
     def width(self) -> NDArray:
         return np.asarray(self.length[:, None] / self.unit)
+
+    def judge(
+        self,
+        k: NDArray,
+        at: NDArray,
+        claim: NDArray,
+        allowed: NDArray,
+        natural: NDArray,
+        resolution: float,
+        usual: Callable[[], NDArray],
+    ) -> tuple[NDArray, NDArray]:
+        """
+        Return the verdicts of claims about entries, and which noise hides; see `agreement.judge`.
+
+        `usual` returns the noise of their outputs where all inputs change.
+        """
+        width = self.width[k, at]
+        s, m = self.scales.entries(k, at), self.estimates.entries(k, at)
+        sizes = [(each * width)[None] for each in (claim, allowed, natural)]
+        verdict, hidden = judge(s, m, *sizes, resolution, np.zeros((1, len(k))))
+        unsure = (hidden | (verdict == INCONCLUSIVE)) & (s.change == 0) & (claim != 0)
+        if unsure.any() or ((verdict == FAIL) & (s.still > 0)).any():
+            # Where f does not change, its noise is measured where all of x changes.
+            noise = (usual() / self.unit[at])[None]
+            verdict, hidden = judge(*with_noise(s, m, noise), *sizes, resolution, noise)
+        return verdict[0], hidden[0]
 
 
 @dataclass(frozen=True)

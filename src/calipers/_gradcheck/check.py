@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from .._core.arguments import warn
+from .._core.dtypes import SPACINGS
 from .._core.protocols import NDArray
-from .._derivatives.precision import SPACINGS
 from .._derivatives.steps import COMPLEX_STEP
 from .._execution.run import Progress
 from . import invariants

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._derivatives.agreement import Estimates
-from .._derivatives.scales import Scales
+from .._derivatives.sampled import Table
 from .._derivatives.thresholds import THRESHOLDS as T
 from .report_data import Scale, ScaleTable
 
@@ -27,19 +26,10 @@ _GROWTH = 1e3  # ratio of the slopes at the shortest and longest step, at a jump
 
 
 def scale_table(
-    s: Scales,
-    m: Estimates,
-    at: tuple[int, int],
-    length: float,
-    unit: float,
-    analytic: float,
-    tolerance: float,
+    table: Table, at: tuple[int, int], analytic: float, tolerance: float
 ) -> ScaleTable | None:
-    """
-    Return the scales of an output along a direction.
-
-    Its steps are in units of `length`, and values of f in units of `unit`.
-    """
+    """Return the scales of an output along a direction, given its place among those of a table."""
+    s, m, length, unit = table.scales, table.estimates, table.length[at[0]], table.unit[at[1]]
     one, k = s.entries(*map(np.atleast_1d, at)), (0, slice(None), 0)
     slopes = (a[k] / length * unit for a in (one.slope, one.error, one.gap, one.gap_error))
     columns = np.array([one.t[k] * length, *slopes])

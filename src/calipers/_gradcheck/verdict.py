@@ -1,15 +1,12 @@
 """Judge the entries that screening could not clear."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
 from .._core.protocols import NDArray
-from .._derivatives import agreement
-from .._derivatives.agreement import Estimates
 from .._derivatives.sampled import SampledColumns, Table
-from .._derivatives.scales import Scales
 from .columns import select_columns
 from .entry_rules import FAIL, INCONCLUSIVE, PASS, VERDICTS, Rule, judge_value
 from .flatten import largest_by_segment
@@ -120,10 +117,7 @@ class RefinedColumns:
                 i, j = np.searchsorted(table.columns, k), np.searchsorted(table.outputs, row)
                 claim, value, floor = every[k, row], self.value[k, row], self.floor[k, row]
                 allowed = self.screening.rule.allowed(claim, value, floor)
-                sizes = table.length[i], table.unit[j], claim, allowed
-                return scale_table(
-                    table.scales, table.estimates, (int(i), int(j)), *map(float, sizes)
-                )
+                return scale_table(table, (int(i), int(j)), float(claim), float(allowed))
         return None
 
     def _judge_samples(
@@ -135,12 +129,12 @@ class RefinedColumns:
         entries: FlaggedEntries,
     ) -> None:
         """Judge entries by samples of f at many scales."""
-        differences, rule = self.differences, self.screening.rule
+        rule = self.screening.rule
         wanted = np.any(list(doubtful.values()), axis=0)
         for table in sampled.tables(self.columns, self._rest, wanted):
             self._tables.append(table)
-            group, outputs, scales, estimates, _, unit, constant = table
-            self.value[group], self.error[group] = 0.0, constant
+            group, outputs, estimates = table.columns, table.outputs, table.estimates
+            self.value[group], self.error[group] = 0.0, table.constant
             block = np.ix_(group, outputs)
             self.value[block] = estimates.value / table.width
             self.error[block] = estimates.total_error / table.width
@@ -149,28 +143,17 @@ class RefinedColumns:
                 if not len(k):
                     continue
                 at = np.searchsorted(outputs, rows)
-                width = table.width[k, at]
                 claim, value = every[group[k], rows], self.value[group[k], rows]
                 allowed = rule.allowed(claim, value, self.floor[group[k], rows])
-                record = (
-                    scales.entries(k, at),
-                    estimates.entries(k, at),
-                    (claim * width)[None],
-                    (allowed * width)[None],
-                    (self._natural[group[k], rows] * width)[None],
-                    rule.rtol,
-                )
-                verdict, hidden = agreement.judge(*record, np.zeros((1, len(k))))
-                still = record[0].still > 0
-                unknown = (hidden | (verdict == _AT(INCONCLUSIVE))) & (record[0].change == 0)
-                unknown &= claim != 0
-                if np.any((verdict == _AT(FAIL)) & still) or unknown.any():
-                    # Where f does not change, its noise is measured where all of x changes.
-                    usual = (differences.usual_noise[rows] / unit[at])[None]
-                    record = (*_with_noise(*record[:2], usual), *record[2:])
-                    verdict, hidden = agreement.judge(*record, usual)
-                verdicts[name][group[k], rows] = verdict[0]
+                natural = self._natural[group[k], rows]
+                judged = claim, allowed, natural, rule.rtol
+                usual = partial(self._usual_noise, rows)
+                verdict, hidden = table.judge(k, at, *judged, usual)
+                verdicts[name][group[k], rows] = verdict
                 entries.hidden += int(np.count_nonzero(hidden))
+
+    def _usual_noise(self, rows: NDArray) -> NDArray:
+        return self.differences.usual_noise[rows]
 
     def _amend(
         self,
@@ -195,17 +178,6 @@ class RefinedColumns:
             nan = np.isnan(claim) & np.isnan(value)
             verdict[nan] = _AT(PASS if rule.equal_nan else FAIL)
             verdict[np.isinf(claim) & (claim == value)] = _AT(PASS)
-
-
-def _with_noise(s: Scales, m: Estimates, noise: NDArray) -> tuple[Scales, Estimates]:
-    """Return records of outputs that do not change, with the noise that they have elsewhere."""
-    known = (s.change == 0) & (noise > 0) & np.isfinite(noise)
-    with np.errstate(all="ignore"):
-        factor = np.where(known, np.fmax(noise, s.rounding) / s.noise, 1.0)
-        every = factor[:, None]
-        errors = {"error": s.error * every, "gap_error": s.gap_error * every}
-        of_value = {"error": m.error * factor, "gap_error": m.gap_error * factor}
-    return replace(s, noise=s.noise * factor, **errors), replace(m, **of_value)
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
