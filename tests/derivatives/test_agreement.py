@@ -34,6 +34,7 @@ def table(
     change=1.0,
     inner=1.0,
     rounding=SPACING,
+    spacing=SPACING,
     broken=False,
 ):
     """Return the scales of one output along one direction; by default f is on its slopes."""
@@ -62,6 +63,7 @@ def table(
         change=by_output(change),
         inner=by_output(inner),
         rounding=by_output(rounding),
+        spacing=by_output(spacing),
         broken=by_output(broken) > 0,
     )
 
@@ -182,6 +184,12 @@ class TestScattered:
         s = rounded_away()
         s.slope[0, :5, 0] = [-20, 20, -15, 10, -5]
         assert not estimate(s).scattered.any()
+
+    def test_jumps_of_the_size_of_rounding_are_rounding(self):
+        s = rounded_away(spacing=1.3 / THRESHOLDS.noisy)
+        assert value_and_error(s) == (2.0, 1e-6)
+        assert [verdict(s, claim)[0] for claim in (2.0, 50.0)] == [PASS, INCONCLUSIVE]
+        assert value_and_error(rounded_away(spacing=1.2 / THRESHOLDS.noisy)) == (50.0, 48.0)
 
     def test_nothing_is_decided_by_it(self):
         s = rounded_away()

@@ -119,12 +119,21 @@ def estimate(s: Scales) -> Estimates:
         kinks = _neighbours(gap > T.kink * s.gap_error) & longer
         kinks &= np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error
         kink = np.where(kinks, number, -1).max(axis=1)
-        other = _other_slope(s, off, others)
+        other_scale, other = _other_slope(s, off, others)
         # Up to a kink f is on one line: it comes to the other by no more than their distance.
         apart = jumps & (departure >= other[:, None] * s.span)
         scattered = apart.any(axis=1) & (kink < 0)
-        for more in np.where(scattered, other, 0.0), _excess(s, value, scale), _remainder(s, scale):
-            error = np.fmax(error, more)
+        # Jumps of the size of rounding are rounding: the derivative is the slope across them.
+        jump = np.where(apart, departure, 0.0).max(axis=1)
+        rounded = scattered & (jump <= T.noisy * s.spacing)
+        scale = np.where(rounded, other_scale, scale)
+        value = np.where(rounded, _take(s.slope, scale), value)
+        error = np.where(rounded, _take(s.error, scale), error)
+        scattered &= ~rounded
+        contradicted &= ~rounded[:, None]
+        for more in _excess(s, value, scale), _remainder(s, scale):
+            error = np.where(rounded, error, np.fmax(error, more))
+        error = np.where(scattered, np.fmax(error, other), error)
         kink = np.where(jumps.any(axis=1), kink, -1)
         return Estimates(value, error, scale, contradicted, kink, scattered, *gap_at_x(s))
 
@@ -174,14 +183,14 @@ def _departures(
     return departure, between & (growth > np.fmax(ratio**2, before) ** T.abrupt)
 
 
-def _other_slope(s: Scales, off: NDArray, others: NDArray) -> NDArray:
-    """Return how far the slope is off on which two neighbouring longer scales agree, or NaN."""
+def _other_slope(s: Scales, off: NDArray, others: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the longer scale on whose slope a neighbour agrees, and how far it is off, or NaN."""
     agree = others & (s.error < T.telling * off)
     step = np.abs(s.slope[:, 1:] - s.slope[:, :-1]) <= s.error[:, 1:] + s.error[:, :-1]
     agree[:, :-1] &= agree[:, 1:] & step
     agree[:, -1] = False
-    other = _take(off, np.where(agree, s.error, np.inf).argmin(axis=1))
-    return np.asarray(np.where(agree.any(axis=1), other, np.nan))
+    scale = np.where(agree, s.error, np.inf).argmin(axis=1)
+    return scale, np.where(agree.any(axis=1), _take(off, scale), np.nan)
 
 
 def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:

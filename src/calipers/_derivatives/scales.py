@@ -65,6 +65,8 @@ class Scales:
         The size of x, in units of t: the scale on which f is expected to vary.
     rounding : ndarray
         The spacing of f(x).
+    spacing : ndarray
+        That of the largest output, or of 1: terms that cancel may be as large.
     broken : ndarray of bool
         Whether f jumps at x, or is finite on one side of x only, or next to x but not there.
     """
@@ -83,6 +85,7 @@ class Scales:
     change: NDArray
     inner: NDArray
     rounding: NDArray
+    spacing: NDArray
     broken: NDArray
 
     def times(self, unit: NDArray) -> "Scales":
@@ -281,6 +284,7 @@ def measure(
         change=changes,
         inner=inner[:, None],
         rounding=np.broadcast_to(eps * size, noise.shape),
+        spacing=np.broadcast_to(eps * greatest / unit, noise.shape),
         broken=_broken(step, above, below, base, eps, sided),
     )
 
