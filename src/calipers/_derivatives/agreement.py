@@ -269,6 +269,8 @@ def judge(
         fails = _is_refuted(s, m, claim, allowed, usual)
         constant, negligible = _is_invisible(s, m, claim, natural, resolution)
         negligible &= off <= allowed + T.certain * m.error  # what is resolved is not hidden
+        known = np.isfinite(m.value) & np.isfinite(m.error)
+        passes, negligible = passes & known, negligible & known
         hidden = (constant | negligible) & ~passes & ~fails
         at_kink, near_kink = _is_one_sided(s, m, claim, allowed, resolution)
         verdict = np.full(claim.shape, INCONCLUSIVE, np.int8)
@@ -278,8 +280,7 @@ def judge(
         verdict[(verdict == INCONCLUSIVE) & near_kink] = NONSMOOTH_VERDICT
         verdict[m.is_endless(s) & (verdict == INCONCLUSIVE)] = NONSMOOTH_VERDICT
         verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
-        known = np.isfinite(m.value) & np.isfinite(m.error) & ~s.broken
-        verdict[~np.isfinite(claim) & known] = FAIL
+        verdict[~np.isfinite(claim) & known & ~s.broken] = FAIL
     return verdict, hidden
 
 
