@@ -177,10 +177,12 @@ class CheckArguments:
             return self
         chosen, optional = self._named, 0
         if chosen is None:
-            for k, x in enumerate(self.several):
-                if is_differentiable(x) or holds_arrays(x) or is_array(x):
-                    chosen = (*(chosen or ()), k)
-            chosen, optional = chosen or (), len(self.several)
+            chosen = tuple(
+                k
+                for k, x in enumerate(self.several)
+                if is_differentiable(x) or holds_arrays(x) or is_array(x)
+            )
+            optional = len(self.several)
         structure = Structure(NumpyContainers(), self.whole, chosen, optional, masked)
         return self._with(self.f, structure)
 

@@ -385,7 +385,9 @@ def _last_digits_and_scales(size: int) -> tuple[NDArray, NDArray]:
 def _digits(size: int) -> tuple[NDArray, NDArray]:
     random = np.random.default_rng(size)
     powers = 0.5 ** np.linspace(0, 10, size).astype(int)
-    return random.random(size) / 8, random.permutation(powers)
+    digits, magnitudes = random.random(size) / 8, random.permutation(powers)
+    digits.flags.writeable = magnitudes.flags.writeable = False  # they are shared by later calls
+    return digits, magnitudes
 
 
 _cached_digits = lru_cache(maxsize=64)(_digits)

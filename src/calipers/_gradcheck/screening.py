@@ -2,6 +2,7 @@
 
 import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,13 +89,18 @@ class Screening:
         spare = self._spare  # that of before, should this be begun anew meanwhile
         screen = self._taken()
         try:
-            for first in range(0, len(marks), self._at_once):
-                screen(start + first, marks[first : first + self._at_once])
+            for first, part in self._parts(marks):
+                screen(start + first, part)
         except Exception as error:
             if self.jvp is None:
                 raise
             raise SpoiledError from error
         spare.append(screen)
+
+    def _parts(self, marks: NDArray) -> Iterator[tuple[int, NDArray]]:
+        """Yield blocks of columns that are screened together, and where they begin."""
+        for first in range(0, len(marks), self._at_once):
+            yield first, marks[first : first + self._at_once]
 
     def begin_anew(self) -> None:
         """Forget all results, and compute columns of the Jacobian outside of the kernels."""
@@ -136,8 +142,7 @@ class Screening:
         """Judge columns from `start` by slopes that workers have computed."""
         screen = self._taken()
         assert isinstance(screen, _SlopeScreen)
-        for first in range(0, len(marks), self._at_once):
-            part = marks[first : first + self._at_once]
+        for first, part in self._parts(marks):
             right, left, status = (array[first : first + len(part)] for array in slopes)
             screen.judge(start + first, right, left, status, part)
         marks[marks == VAGUE] = DOUBTED  # here f is not at hand
@@ -228,7 +233,7 @@ class _SlopeScreen(_ColumnScreen):
     ) -> NDArray:
         """Judge by slopes, and return columns of the Jacobian."""
         analytic = self.analytic(start, len(marks))
-        criteria = self.screening.criteria(slice(start, start + len(marks)))
+        criteria = self.screening.criteria(_from(start, marks))
         SCREEN[right.dtype](
             analytic, right, left, self._none, criteria, marks, self.needs, self._stretches
         )
