@@ -1090,7 +1090,7 @@ def test_a_killed_hessian_goes_on_where_it_stopped(tmp_path):
     found = calipers.hessian(noted_number, X[:8], args=(calls, 0.2), checkpoint=folder, workers=2)
     expected = calipers.hessian(lambda x: waves(x).sum(), X[:8])
     assert same(found, expected)
-    assert len(asked(calls)) < expected.nfev * (1 - 0.8 * done / 36)
+    assert len(asked(calls)) < expected.nfev - 20 * done
 
 
 RUNS = {

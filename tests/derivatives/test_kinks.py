@@ -46,7 +46,9 @@ def test_the_slope_is_that_of_the_side_of_x(name):
     off = np.abs(found.value - np.diag(slope(x)))
     assert np.all(off <= 3 * found.error)
     # Nearer than this, steps on one side of the kink leave few digits, or none.
-    far = np.tile(BESIDE, 2) > 1e-6
+    # Where f moves only at the few longest steps, it may be noise.
+    far = (np.tile(BESIDE, 2) > 1e-6) & (found.status != "NOISY")
+    assert far.sum() >= 36
     assert np.all(found.error[:, far] <= 1e-7)
 
 

@@ -275,7 +275,7 @@ REFUSED = {
         ValueError,
         "of dtype int64: nothing can be differentiated: pass integers as floats",
     ),
-    "float16": ((np.sin, np.ones(2, "f2")), {}, TypeError, "float32 or 64"),
+    "longdouble": ((np.sin, np.ones(2, np.longdouble)), {}, TypeError, "float32 or 64"),
     "argnums": ((np.sin, X), {"argnums": 3}, ValueError, "argnums names input 3"),
     "no argnums": ((np.sin, X), {"argnums": []}, ValueError, "argnums is empty"),
     "objects": (
@@ -302,10 +302,9 @@ def test_what_is_refused(name):
         calipers.gradcheck(*args, **{"vjp": lambda x, w: w * np.cos(x), **options})
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
-def test_outputs_that_have_no_differences_are_refused(dtype):
+def test_outputs_that_have_no_differences_are_refused():
     with pytest.raises(TypeError, match="output 0 of f has dtype"):
-        calipers.gradcheck(lambda x: np.sin(x).astype(dtype), X[0], vjp=sine_vjp)
+        calipers.gradcheck(lambda x: np.sin(x).astype(np.longdouble), X[0], vjp=sine_vjp)
 
 
 @pytest.mark.parametrize("name", ["float16", "longdouble", "bfloat16"])

@@ -11,8 +11,7 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.tasks import Buffers
 from .._kernels.differences import FIXED, LOST
-from .._kernels.ladder_extrapolate import STATE
-from .adaptive import ExtrapolatedColumns
+from .adaptive import STATE, ExtrapolatedColumns
 from .directions import jacobian_vector_product
 from .fixed_step import Columns, Evaluator, evaluate_each, require_steps, runs
 from .function import Problem
@@ -268,7 +267,7 @@ class ComplexSteps:
         near, _ = jacobian_vector_product(problem, v, self.coarse)
         if self._parts == 1 and self._confirms(near, exact[0], float(np.abs(v).max(initial=0.0))):
             return exact
-        values, errors = jacobian_vector_product(problem, v, self.real.steps, joint=True)
+        values, errors = jacobian_vector_product(problem, v, self.real.steps)
         _replace(values[:: self._parts], errors[:: self._parts], *exact)
         return values, errors
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import FORMATS, as_real_vector
+from .._core.dtypes import FORMATS, NARROW_FORMATS, SPACINGS, as_real_vector
 from .._core.protocols import NDArray
-from .._kernels.ladder_irregular import in_few_bits
 from .function import Problem
 from .steps import FEWEST_BITS, Steps
 
@@ -22,9 +21,6 @@ _RELATIVE_SHIFT = 2.0**-6
 # Results below this share of max(1, |x|) may be differences of numbers in few bits.
 _CANCELLATION_LEFTOVER = 2.0**-20
 _NARROW = np.float16, np.float32
-# Each format has a subset of the numbers of the one before it, except for the range.
-NARROW_FORMATS = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
-SPACINGS = {name: 0.5 ** FORMATS[name].fraction for name in ("float32", *NARROW_FORMATS)}  # at 1
 _FEWEST = min(1 << FORMATS[name].fraction for name in NARROW_FORMATS)
 _LEAST = max(2.0 ** FORMATS[name].lowest for name in NARROW_FORMATS)
 _MIDPOINT_OFFSET = (
@@ -32,11 +28,18 @@ _MIDPOINT_OFFSET = (
 )  # distance of evaluation points from the midpoint of two numbers, in spacings
 # Multiples of x at which inputs of a low-precision format have the same relative spacing.
 _CHECKED_SCALES = 2.0**-3, 2.0**3
+_FEW_BITS = 10  # bits of numbers that results of few digits have
 _CHANCE_ZERO_BITS = 10  # trailing zero bits that may occur by chance
 # Multiples of x for further results, since results of one magnitude show little.
 _X_MULTIPLES = *0.75 ** np.arange(1, 9), *1.5 ** np.arange(1, 7)
 _UNCHANGED_EPS = 64.0  # times eps: changes of results that count as unchanged
 _FARTHER_FACTOR = 4  # multiple of the distance of nearby points, where few results change
+
+
+def in_few_bits(y: NDArray) -> NDArray:
+    """Return True for numbers of at most _FEW_BITS bits (Dekker's split, Numer. Math. 18, 1971)."""
+    rounded = (1 + 2.0 ** (53 - _FEW_BITS)) * y
+    return np.asarray(rounded - (rounded - y) == y)
 
 
 def in_its_format(problem: Problem, steps: Steps) -> Steps:

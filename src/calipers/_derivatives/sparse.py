@@ -13,9 +13,8 @@ from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run, run_parts
 from .._execution.tasks import Buffers
 from .._kernels.differences import EXCLUDED, FIXED
-from .._kernels.ladder_extrapolate import STATE
 from ..interop import sparse_inputs as scipy_sparse
-from .adaptive import initial_states
+from .adaptive import STATE, initial_states
 from .coloring import Coloring, as_pattern, color_columns, color_groups, first_clash, star_coloring
 from .compressed import ColorDifferences, ExtrapolatedColors, SharedScratch
 from .fixed_step import require_steps
@@ -369,18 +368,23 @@ class PreparedSparse:
         lengths = np.where(usable, by_column["length"], 0.0)
         directions = np.where(by_column["one_sided"] < 0, -lengths, lengths)
         states = np.zeros(coloring.count, STATE)
-        states["length"], states["eps"], states["power"] = 1.0, self.steps.eps, 1
-        for name in ("limit", "unit"):
+        states["length"] = 1.0
+        for name in ("limit", "top"):
             states[name] = np.inf
             np.minimum.at(states[name], coloring.colors[usable], by_column[name][usable])
         for name in ("grain", "status"):
             np.maximum.at(states[name], coloring.colors[usable], by_column[name][usable])
         states["one_sided"][coloring.colors[usable & (by_column["one_sided"] != 0)]] = 1
-        states["limit"][np.isinf(states["unit"])] = 0.0
+        states["limit"][np.isinf(states["top"])] = 0.0
         limits = self.steps.lows, self.steps.highs
         # Python perturbs all columns of a color at once.
         work = ExtrapolatedColors(
-            problem.interpreted(), coloring.colors, directions, *limits, states.copy()
+            problem.interpreted(),
+            coloring.colors,
+            directions,
+            *limits,
+            states.copy(),
+            self.steps.eps,
         )
         row, color, column = pattern.sources()
         entries = EntriesByColor(color, coloring.count)

@@ -7,11 +7,10 @@ import numpy as np
 
 from .._core.arguments import brief
 from .._core.arrays import as_array
-from .._core.dtypes import FORMATS, as_real_vector
+from .._core.dtypes import FORMATS, as_real_vector, finfo, is_double
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._kernels.differences import TABULATE, StepRule, tabulate
-from .._kernels.ladder_extrapolate import COARSE
 from .function import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER
 
 
@@ -52,6 +51,7 @@ def require_method(method: Any) -> None:
 
 
 _NONE = np.empty(0)
+_FEW_COORDINATES = 8  # coordinates that are tabulated without a kernel
 _TASK_COORDINATES = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
 _SMALL_X = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
 FEWEST_BITS = 7  # least fraction bits for which a step sequence has three levels
@@ -122,10 +122,13 @@ class Steps:
     ) -> None:
         """Fill the table and status of coordinates from `start`."""
         coords = as_real_vector(x)
-        # Dtypes without a kernel use the same function, uncompiled.
-        compiled = coords.dtype.char in "fd"
-        call = TABULATE[coords.dtype] if compiled else tabulate
         count = len(status)
+        # Few coordinates take less time than compilation, and some dtypes have no kernel.
+        # In float32 the kernel rounds otherwise.
+        compiled = coords.dtype.char == "f" or (
+            coords.dtype.char == "d" and count > _FEW_COORDINATES
+        )
+        call = TABULATE[coords.dtype] if compiled else tabulate
 
         def fill(first: int, last: int) -> None:
             cell = np.empty(1, coords.dtype)
@@ -150,7 +153,7 @@ def plan_steps(
     bounds: Any,
 ) -> Steps:
     """Validate the caller's steps, and return those of each coordinate."""
-    eps = max(float(np.finfo(d).eps) for d in {x.dtype, dtype})
+    eps = max(float(finfo(d).eps) for d in {x.dtype, dtype})
     lows, highs = limits_of(x, mode, bounds)
     if step is not None and scale is not None:
         msg = "step and scale exclude each other, as step is absolute: pass only one of them"
@@ -182,7 +185,7 @@ def plan_steps(
 
 def small_of(eps: float) -> float:
     """Return the size below which steps of natural size may lead out of where f varies."""
-    return _SMALL_X[4 if eps > COARSE else 8]
+    return _SMALL_X[8 if is_double(eps) else 4]
 
 
 def sizes_of(x: NDArray, eps: float) -> NDArray:

@@ -54,7 +54,7 @@ def fingerprint(work: Work, count: int, version: str) -> dict[str, str]:
 
 def _method(work: Any) -> list[str]:
     """Return the class names of nested work, down to the method of its steps."""
-    inner = next((w for w in map(vars(work).get, ("work", "exact", "ladders", "steps")) if w), None)
+    inner = next((w for w in map(vars(work).get, ("work", "exact", "columns", "steps")) if w), None)
     if inner is None:
         return [type(work).__name__]
     names = [type(work).__name__]

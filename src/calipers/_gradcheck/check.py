@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from .._core.arguments import warn
+from .._core.dtypes import SPACINGS
 from .._core.protocols import NDArray
-from .._derivatives.precision import SPACINGS
 from .._derivatives.steps import COMPLEX_STEP
 from .._execution.run import Progress
 from . import invariants
@@ -22,14 +22,13 @@ from .analytic import AnalyticDerivative
 from .basis_vectors import FEW_VECTORS
 from .calls import Call
 from .columns import Jacobian, Sizes, jacobian_of
-from .entry_rules import FAIL, PASS, VERDICTS, Rule, default_resolution
+from .entry_rules import FAIL, PASS, Rule, default_resolution
 from .fast_mode import is_moderate, project
-from .flatten import WrongFormError, has_differences
+from .flatten import WrongFormError, has_kernels
 from .function_at_point import FunctionAtPoint, without_warnings_of_batches
 from .linearity import linearity
 from .numerical import ExecutionPolicy, FiniteDifferences, plan_differences
 from .options import Settings
-from .perturb import rounding_only_entries
 from .report import CalipersWarning, GradcheckReport, answer
 from .summary import CheckOutcome, FlaggedEntries
 
@@ -106,11 +105,6 @@ class Check:
             outcome.late += mismatches
             with np.errstate(all="ignore"):
                 sizes, eps = self._differences(steps, way, random, consistent)
-                about = self.derivatives, self.rule, sizes, eps, random
-                if outcome.entries.verdicts:
-                    outcome.entries.downgrade_to_pass(
-                        rounding_only_entries(outcome.entries, subject, *about)
-                    )
             for d in self.derivatives:  # needs the sizes of entries, which are known by now
                 assert d.first is not None
                 if d.form == "jac":
@@ -162,27 +156,10 @@ class Check:
     ) -> tuple[Sizes | None, float]:
         """
         Compare with differences; return the sizes of the Jacobians, and the largest eps in f.
-
-        If some entry is wrong, or all are 0, f may round its inputs to a low-precision format. If
-        so, all entries are judged again with steps for that format.
         """
-        subject, outcome = self.subject, self._outcome
         sizes, every = self._compared(steps, way, random, consistent)
-        count = outcome.entries.count
-        clear = outcome.undecided is None and not any(count[name] for name in VERDICTS[:-1])
-        if not (clear and self.any_slope):
-            # In fast mode an input may occur twice, and is examined once.
-            by_position = {k.part.position: k for k in reversed(every)}
-            formats = {position: k.in_the_format_of_x() for position, k in by_position.items()}
-            rounded = {k: plan for k, plan in formats.items() if plan is not None}
-            if rounded:
-                outcome.entries, outcome.undecided = FlaggedEntries(), None
-                pairs = zip(subject.active, steps, strict=True)
-                steps = [{**each, "format_steps": rounded.get(p.position)} for p, each in pairs]
-                again = replace(way, checkpoint=None)  # it stores the screening by the first steps
-                sizes, every = self._compared(steps, again, random, consistent)
-        outcome.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
-        return sizes, max([subject.eps, *(look.eps for look in every)])
+        self._outcome.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
+        return sizes, max([self.subject.eps, *(look.eps for look in every)])
 
     def _compared(
         self,
@@ -319,7 +296,7 @@ def run_check(
     if settings.method == COMPLEX_STEP:
         settings.require_analytic(arguments.of_library)
     subject = arguments.at_point()
-    if not subject.active_outputs and any(has_differences(o.dtype) for o in subject.outputs):
+    if not subject.active_outputs and any(has_kernels(o.dtype) for o in subject.outputs):
         arguments, subject = arguments.zeros(subject)
         settings = replace(settings, check_undefined_grad=False, inplace=None)
     steps = settings.steps(len(subject.active))

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core.arrays import is_sparse
+from .._core.dtypes import least_normal
 from .._core.protocols import NDArray
 from .analytic import AnalyticDerivative
 from .basis_vectors import Rows
 from .calls import ADD, WRITE
-from .entry_rules import all_agree, least_normal
+from .entry_rules import all_agree
 from .flatten import WrongFormError, as_outputs, largest_by_segment, norm, real_vector
 from .function_at_point import FunctionAtPoint
 from .jacobian_storage import entries_of_both

@@ -5,8 +5,9 @@ from functools import partial
 
 import numpy as np
 
+from .._core.dtypes import SPACINGS
 from .._core.protocols import NDArray
-from .._derivatives.precision import SPACINGS, rounding_format
+from .._derivatives.precision import rounding_format
 from .analytic import AnalyticDerivative
 from .basis_vectors import Rows, UnitVectors
 from .columns import Sizes

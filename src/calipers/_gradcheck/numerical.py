@@ -10,7 +10,7 @@ import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import ExtrapolatedColumns
+from .._derivatives.adaptive import NATURAL_LENGTH, ExtrapolatedColumns
 from .._derivatives.directions import jacobian_vector_product, slopes_along
 from .._derivatives.fixed_step_error import (
     SLOPE_CALLS,
@@ -20,7 +20,8 @@ from .._derivatives.fixed_step_error import (
     slopes_of,
 )
 from .._derivatives.function import Problem
-from .._derivatives.precision import in_its_format, in_the_format_of_x
+from .._derivatives.precision import in_its_format
+from .._derivatives.sampled import SampledColumns, noise_along
 from .._derivatives.steps import (
     ADAPTIVE,
     COMPLEX_STEP,
@@ -34,14 +35,14 @@ from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run, run_parts
 from .._execution.tasks import Work
 from .._execution.workers import StoreRows
-from .._kernels.ladder import NATURAL_LENGTH
-from .entry_rules import Rule, rounding_of
 from .flatten import Segment
 from .function_at_point import FunctionAtPoint
 from .numerical_gradient import NumericalGradient
-from .refine import SOME, Below, Refinement
+from .refine import Refinement
 
 _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two and four
+# Columns whose differences take less time than to compile a loop around f.
+_FEW_COLUMNS = 8
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
 _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
 
@@ -78,15 +79,6 @@ class FiniteDifferences:
     def eps(self) -> float:
         """The unit spacing of the format that f computes in."""
         return self.coarse.eps
-
-    def in_the_format_of_x(self) -> Steps | None:
-        """Return steps for the format that f rounds its input to, or None; evaluates f."""
-        if not isinstance(self.exact, ExtrapolatedColumns) or self.coarse.narrow:
-            return None
-        # The test stays within the steps that the caller passed.
-        steps = in_the_format_of_x(self.exact.problem, self.exact.steps)
-        self.subject.calls += steps.calls
-        return steps if steps.narrow else None
 
     @cached_property
     def slopes(self) -> Slopes:
@@ -129,7 +121,10 @@ class FiniteDifferences:
     @cached_property
     def refinement(self) -> Refinement:
         """The refinement of columns."""
-        return Refinement(self.slopes, self.exact, self.coarse, self.steps)
+        exact = self.exact
+        # Those of numerical gradients are derivatives of second order.
+        sampled = type(exact) is ExtrapolatedColumns
+        return Refinement(self.slopes, SampledColumns(exact) if sampled else exact)
 
     def slope(self, column: int) -> NDArray:
         """Return the central difference along a column."""
@@ -137,71 +132,6 @@ class FiniteDifferences:
         self.slopes(column, (right, left, status))
         self.calls += SLOPE_CALLS
         return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
-
-    def shorter(self, states: NDArray, lengths: NDArray) -> NDArray:
-        """Return True where extrapolation, which measures noise, used steps below some lengths."""
-        return np.asarray(isinstance(self.exact, ExtrapolatedColumns) & (states["step"] < lengths))
-
-    def below(
-        self,
-        slopes: NDArray,
-        states: NDArray,
-        entries: tuple[NDArray, ...],
-        which: Below = SOME,
-    ) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the slopes of `Refinement.below` at some entries, and their rounding errors."""
-        k, rows = entries
-        right, left = slopes[k, :, :, rows].transpose(1, 2, 0)
-        # A bound: rounding of the mean of two slopes is half of it.
-        noise = rounding_of(self.subject.sizes[rows], self.eps)
-        noise = noise / which.steps(self.eps, states[k])
-        return right, left, noise
-
-    def below_now(
-        self, columns: NDArray, states: NDArray, entries: tuple[NDArray, ...], which: Below
-    ) -> tuple[NDArray, NDArray, NDArray]:
-        """Evaluate f by other short steps, and return the same as `below`."""
-        k, rows = entries
-        chosen, k = np.unique(k, return_inverse=True)
-        slopes, calls = self.refinement.below(columns[chosen], states[chosen], which)
-        self.calls += int(calls.sum())
-        return self.below(slopes, states[chosen], (k, rows), which)
-
-    @cached_property
-    def _others(self) -> ExtrapolatedColumns | None:
-        return (
-            self.exact.with_interleaved_steps()
-            if isinstance(self.exact, ExtrapolatedColumns)
-            else None
-        )
-
-    def errors_by_other_steps(
-        self,
-        rule: Rule,
-        columns: NDArray,
-        entries: tuple[NDArray, ...],
-        analytic: NDArray,
-        value: NDArray,
-        error: NDArray,
-        floor: NDArray,
-    ) -> NDArray:
-        """
-        Return the errors of entries; entries that would FAIL are also derived by other steps.
-
-        An error estimated in noise, or among kinks, may be too small by chance, but hardly twice.
-        """
-        accused = np.flatnonzero(rule.would_fail(analytic, value, error, floor))
-        if self._others is None or not len(accused):
-            return error
-        k, rows = (indices[accused] for indices in entries)
-        chosen, k = np.unique(k, return_inverse=True)
-        values, errors, states = results = self._others.results(len(chosen))
-        self._others.at(columns[chosen], results)
-        self.calls += int(states["calls"].sum())
-        difference, error = np.abs(values[k, rows] - value[accused]), error.copy()
-        more = np.where(difference > error[accused], difference + errors[k, rows], 0.0)
-        error[accused] = np.fmax(error[accused], more)
-        return error
 
     @cached_property
     def steps(self) -> NDArray:
@@ -211,6 +141,36 @@ class FiniteDifferences:
             lengths = np.maximum(1.0, np.abs(as_real_vector(self.problem.x).astype(float)))
         whole = np.broadcast_to(lengths, (self.problem.coordinates,))
         return np.ascontiguousarray(self.coarse.factor * whole)
+
+    @cached_property
+    def usual_noise(self) -> NDArray:
+        """The noise of f's results where all numbers of all inputs change; inf if they do not."""
+        subject = self.subject
+        finite = all(np.isfinite(part.example).all() for part in subject.active)
+        if self.coarse.is_explicit or not finite:
+            return np.zeros(subject.base.size)  # the steps of the caller hold
+
+        def at(far: float) -> NDArray:
+            random = np.random.default_rng(0)  # the same direction for all distances
+
+            def moved(x: NDArray) -> NDArray:
+                share = random.uniform(0.5, 1.0, x.shape)
+                return np.asarray(x + far * share * np.where(x == 0, 1.0, x))
+
+            other = subject.perturbed(moved)
+            try:
+                return other.reals_of(other.call())
+            finally:
+                subject.calls = other.calls
+
+        def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+            return np.stack([at(far) for far in t.tolist()]), t
+
+        with np.errstate(all="ignore"):
+            try:
+                return noise_along(subject.base, displaced, np.inf, self.eps)
+            except Exception:  # f may raise anything where it is not defined
+                return np.zeros(subject.base.size)
 
     def run_pass(self, work: Work, name: str, wanted: NDArray, store: StoreRows) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""
@@ -233,7 +193,7 @@ class FiniteDifferences:
             for problem in {id(p): p for p in (exact.problem, self.problem)}.values():
                 stack.enter_context(self._counted(problem))
             if isinstance(exact, ExtrapolatedColumns):
-                return jacobian_vector_product(exact.problem, v, exact.steps, joint=True)
+                return jacobian_vector_product(exact.problem, v, exact.steps)
             return exact.along(v)
 
     def slopes_along(self, v: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
@@ -275,6 +235,8 @@ def plan_differences(
     """
     # Support is tried at points next to x, which bounds may exclude.
     problem = subject.problem(part, batches and bounds is None)
+    if problem.coordinates <= _FEW_COLUMNS:
+        problem = problem.interpreted()
     inner, length = problem, step
     if method == COMPLEX_STEP:
         inner, length = subject.complex_problem(part), None

@@ -11,6 +11,7 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.fixed_step import aligned, lost_step, note_coordinate, perturbation, runs
 from .._derivatives.fixed_step_error import Slopes
+from .._derivatives.thresholds import THRESHOLDS
 from .._execution.run import WORTH_SHARING_SECONDS, run
 from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.gradcheck import DOUBTS, RESOLVE, SCREEN, SCREEN_COLUMNS
@@ -22,7 +23,6 @@ from .entry_rules import Rule, rounding_of
 from .flatten import real_vector
 from .numerical import FiniteDifferences
 
-_NOISE = 64.0  # rounding errors that are no sign of a kink
 _AT_ONCE = 1024  # columns, where none is stored
 
 
@@ -49,7 +49,9 @@ class Screening:
     def __post_init__(self) -> None:
         differences = self.differences
         self.problem = differences.problem
-        self.noise = _NOISE * rounding_of(differences.subject.sizes, differences.eps)
+        self.noise = THRESHOLDS.screening_noise * rounding_of(
+            differences.subject.sizes, differences.eps
+        )
         self.jvp = _compiled_jvp(self.jacobians) if differences.compiled else None
         self._begin()
 

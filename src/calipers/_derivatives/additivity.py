@@ -1,0 +1,164 @@
+"""Whether slopes along single elements of x add up: they do not where values tie.
+
+A median of equal numbers does not change with any single one of them, at any step, but it changes
+with all. Its partial derivatives exist and agree at all scales, and yet it is not differentiable:
+the derivative along a sum of directions is not the sum of those along each (Clarke, Optimization
+and Nonsmooth Analysis, 1983, section 2.2). So the slope along an element is measured once more,
+while all other elements move as well. Where f is differentiable, both are the same.
+"""
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from .._core.dtypes import as_real_vector
+from .._core.protocols import NDArray
+from .adaptive import lengths_of
+from .agreement import Estimates
+from .function import Problem
+from .sampled import estimates_along, steps_between
+from .scales import Scales
+from .steps import Steps
+from .thresholds import THRESHOLDS
+
+_LEAST_SHARE = 0.5  # of the size of an element, by which those move that are measured together
+# Shares of its size by which an element moves alone, across many others or few.
+_SHARES = 1.0, 0.125
+_LEAST_SPACINGS = 16.0  # of x, in the shortest step
+_STEPS = 14  # lengths by which they move: ties are ties at each of them
+
+
+class Differences(Protocol):
+    """A function at a point with the steps by which it is differentiated."""
+
+    problem: Problem
+    coarse: Steps
+    user_step: bool
+    calls: int
+
+    @property
+    def eps(self) -> float:
+        """The spacing at 1 of the format that f computes in."""
+
+    @property
+    def steps(self) -> NDArray:
+        """The lengths of the steps; 0 for elements that do not move."""
+
+
+def is_tied(
+    differences: Differences,
+    columns: NDArray,
+    rows: NDArray,
+    off: NDArray,
+    values: dict[int, NDArray],
+    errors: dict[int, NDArray],
+) -> NDArray:
+    """
+    Return for entries of the Jacobian whether their slopes change while other elements move, too.
+
+    They are `off` by so much. `values` and `errors` are the numerical columns; entries of other
+    columns are not measured.
+    """
+    tied = np.zeros(len(columns), bool)
+    known = np.array([column in values for column in columns.tolist()], bool)
+    error = np.full(len(columns), np.nan)
+    error[known] = [errors[j][i] for j, i in zip(columns[known], rows[known], strict=True)]
+    # The slopes on both sides differ there, which may hide that others do so even more.
+    kinked = known & (error > THRESHOLDS.telling * off)
+    plain = known & ~kinked
+    undefined = np.zeros(differences.problem.base.size, bool)
+    every = np.unique(columns[plain])
+    if len(every) > 1:  # at once: most wrong derivatives are those of differentiable functions
+        undefined = _departs(differences, every, 1.0, values, errors)
+        plain &= undefined[rows]
+    for chosen, shares in ((plain, _SHARES[:1]), (kinked, _SHARES)):
+        for column in np.unique(columns[chosen]):
+            entries = chosen & (columns == column)
+            for share in shares:
+                departs = _departs(differences, np.array([column]), share, values, errors)
+                tied[entries] |= departs[rows[entries]]
+                undefined |= departs
+    # NaN and inf are no wrong slopes of what has none.
+    tied |= ~np.isfinite(off) & undefined[rows]
+    return tied
+
+
+def _departs(
+    differences: Differences,
+    columns: NDArray,
+    share: float,
+    values: dict[int, NDArray],
+    errors: dict[int, NDArray],
+) -> NDArray:
+    """Return for each output whether its slope along columns is not the sum of theirs."""
+    problem = differences.problem
+    base, at = problem.base.astype(float), problem.stride * columns
+    origin = as_real_vector(problem.x)
+    x = origin.astype(float)
+    natural = replace(differences.coarse, lengths=np.empty(0))
+    length = differences.steps if differences.user_step else lengths_of(problem, natural)
+    movable = np.isfinite(x[:: problem.stride]) & (differences.steps > 0)
+    # The others move no farther, lest rounding of larger numbers hide what these do.
+    length = np.where(movable, np.fmin(length, length[columns].max()), 0.0)
+    random = np.random.default_rng(0)
+    others, at_all = np.zeros(x.size), x[:: problem.stride]
+    # Both ways, those as well that tie with the elements of the columns.
+    distance = np.abs(at_all - at_all[columns[0]])
+    order = np.lexsort((random.random(len(length)), distance))
+    order = order[~np.isin(order, columns) & (length[order] > 0)]
+    signs = np.where(np.arange(len(order)) % 2, -1.0, 1.0)
+    others[problem.stride * order] = signs * random.uniform(0, 1, len(order)) * length[order]
+    along = share * length[columns]
+    if len(columns) > 1:
+        along *= random.uniform(_LEAST_SHARE, 1, len(at)) * random.choice([-1.0, 1.0], len(at))
+    numerical, error = (np.array([each[j] for j in columns.tolist()]) for each in (values, errors))
+
+    spacing = float((differences.eps * np.abs(x[at]) / np.abs(along)).max(initial=differences.eps))
+    longest = differences.eps**0.5  # farther away f may be another one; a tie is one at all steps
+    steps = steps_between(_LEAST_SPACINGS * spacing, longest, _STEPS)
+    if (len(at) == 1 and not order.size) or not len(steps):
+        return np.zeros(base.size, bool)
+
+    def point(t: float, sign: float, rest: NDArray) -> NDArray:
+        moved = x + t * rest
+        moved[at] += sign * t * along
+        if differences.coarse.lows.size:
+            low, high = differences.coarse.lows, differences.coarse.highs
+            moved[:: problem.stride] = np.clip(moved[:: problem.stride], low, high)
+        return moved.astype(origin.dtype)
+
+    def half(t: float, rest: NDArray) -> tuple[NDArray, float]:
+        """Return half the difference of f along the columns, across x + t*rest, and its width."""
+        ahead, behind = point(t, 1.0, rest), point(t, -1.0, rest)
+        differences.calls += 2
+        row = (problem.at(ahead).astype(float) - problem.at(behind)) / 2
+        one = len(at) == 1  # rounding changes the directions of several in addition
+        return row, (float(ahead[at[0]]) - float(behind[at[0]])) / (2 * along[0]) if one else t
+
+    def slopes(rest: NDArray) -> tuple[Scales, Estimates] | None:
+        try:
+            above, far = zip(*(half(t, rest) for t in steps.tolist()), strict=True)
+            below, near = zip(*(half(-t, rest) for t in steps.tolist()), strict=True)
+        except Exception:  # f may raise anything where elements that belong together move
+            return None
+        ahead, behind = base + np.array(above), base + np.array(below)
+        about = base, differences.eps, problem.parts
+        return estimates_along(steps, np.subtract(far, near), ahead, behind, *about)
+
+    with np.errstate(all="ignore"):
+        together = slopes(others)
+        if together is None:
+            return np.zeros(base.size, bool)
+        scales, found = together
+        slope, gap = found.value[0], found.gap[0]
+        off = np.abs(slope - along @ numerical) + gap - np.abs(along) @ error
+        departs = off > THRESHOLDS.visible * found.error[0]
+        departs &= scales.change[0] > 0  # its rounding may hide the slope
+        single = slopes(np.zeros(x.size)) if len(at) == 1 and departs.any() else None
+        if single is not None:  # rounding within f may hide it as well
+            alone, own = single
+            hull = np.where(alone.change[0] > 0, own.total_error[0], 0.0)
+            off = np.abs(slope - own.value[0]) + gap - hull
+            departs &= off > THRESHOLDS.visible * found.error[0]
+    return np.asarray(departs | scales.broken[0])

@@ -1,0 +1,169 @@
+"""Samples of f along coordinates, and the scales and estimates that they give."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .._core.protocols import NDArray
+from .._execution.tasks import Buffers
+from .adaptive import (
+    LEAST_SAMPLES,
+    STATE,
+    Evaluate,
+    ExtrapolatedColumns,
+    initial_states,
+    rounding_of_constants,
+    scales_of,
+    survey,
+)
+from .agreement import FAIL, INCONCLUSIVE, Estimates, estimate, judge, with_noise
+from .function import Problem
+from .scales import FRACTIONS, MAX_SAMPLES, Samples, Scales, measure
+
+
+class Table(NamedTuple):
+    """
+    Scales and estimates of some outputs along some columns, in units of their own.
+
+    Slopes times `width` are in the units of the table. `constant` are the errors of slopes of 0,
+    of all outputs, where f does not change.
+    """
+
+    columns: NDArray
+    outputs: NDArray
+    scales: Scales
+    estimates: Estimates
+    length: NDArray
+    unit: NDArray
+    constant: NDArray
+
+    @property
+    def width(self) -> NDArray:
+        return np.asarray(self.length[:, None] / self.unit)
+
+    def judge(
+        self,
+        k: NDArray,
+        at: NDArray,
+        claim: NDArray,
+        allowed: NDArray,
+        natural: NDArray,
+        resolution: float,
+        usual: Callable[[], NDArray],
+    ) -> tuple[NDArray, NDArray]:
+        """
+        Return the verdicts of claims about entries, and which noise hides; see `agreement.judge`.
+
+        `usual` returns the noise of their outputs where all inputs change.
+        """
+        width = self.width[k, at]
+        s, m = self.scales.entries(k, at), self.estimates.entries(k, at)
+        sizes = [(each * width)[None] for each in (claim, allowed, natural)]
+        verdict, hidden = judge(s, m, *sizes, resolution, np.zeros((1, len(k))))
+        unsure = (hidden | (verdict == INCONCLUSIVE)) & (s.change == 0) & (claim != 0)
+        if unsure.any() or ((verdict == FAIL) & (s.still > 0)).any():
+            # Where f does not change, its noise is measured where all of x changes.
+            noise = (usual() / self.unit[at])[None]
+            verdict, hidden = judge(*with_noise(s, m, noise), *sizes, resolution, noise)
+        return verdict[0], hidden[0]
+
+
+@dataclass(frozen=True)
+class SampledColumns:
+    """Samples of f along coordinates, at as many scales as derivatives are extrapolated from."""
+
+    columns: ExtrapolatedColumns
+    numbers = 2 * MAX_SAMPLES  # of an entry
+
+    @property
+    def problem(self) -> Problem:
+        return self.columns.problem
+
+    @property
+    def calls(self) -> float:
+        return self.columns.calls
+
+    def results(self, count: int) -> Buffers:
+        """Return arrays for samples, whether they are those of the first pass, and calls of f."""
+        shape = count, MAX_SAMPLES
+        samples = np.empty((2, *shape, self.problem.base.size))  # pages are used as needed
+        return *np.empty((2, *shape)), *samples, np.empty(count, bool), np.zeros(count, np.int64)
+
+    def at(self, columns: NDArray, outs: Buffers) -> None:
+        """Fill `outs` with the results of columns; t is NaN where there is no sample."""
+        *arrays, first, calls = outs
+        arrays[0][:], calls[:] = np.nan, 0
+        problem, steps = self.problem, self.columns.steps
+        states = initial_states(problem, steps)[columns]
+        with self.columns.evaluator(columns, states) as evaluate, np.errstate(all="ignore"):
+            for part in survey(problem.base, evaluate, states, steps.eps, problem.parts):
+                which, count = part.directions, part.samples.t.shape[1]
+                for array, values in zip(arrays, part.samples, strict=True):
+                    array[which, :count] = values
+                first[which], calls[which] = part.first, part.calls
+
+    def tables(self, columns: NDArray, results: Buffers, wanted: NDArray) -> Iterator[Table]:
+        """Yield the tables of columns that have samples; `wanted` are entries that are in them."""
+        problem, steps = self.problem, self.columns.steps
+        base = problem.base.astype(float)
+        *arrays, first, _ = results
+        states = initial_states(problem, steps)[columns]
+        for brief in (True, False):
+            for one_sided in (True, False):
+                group = np.flatnonzero(
+                    (first == brief)
+                    & ((states["one_sided"] != 0) == one_sided)
+                    & np.isfinite(arrays[0]).any(axis=1)
+                )
+                if not len(group):
+                    continue
+                count = max(LEAST_SAMPLES, int(np.isfinite(arrays[0][group]).sum(axis=1).max()))
+                samples = Samples(*(array[group, :count] for array in arrays))
+                some = np.flatnonzero(wanted[group].any(axis=0))
+                chosen = states[group]
+                about = base, chosen, steps.eps, problem.parts, 1, brief, some
+                outputs, scales, estimates, unit = scales_of(samples, *about)
+                unit = np.ones(len(outputs)) if unit is None else unit
+                constant = rounding_of_constants(base, chosen, steps.eps)
+                yield Table(group, outputs, scales, estimates, chosen["length"], unit, constant)
+
+
+def noise_along(base: NDArray, evaluate: Evaluate, limit: float, eps: float) -> NDArray:
+    """
+    Return the noise of outputs along one direction, in units of its length; inf of constants.
+
+    Steps are no longer than `limit`.
+    """
+    noise, state = np.full(base.size, np.inf), np.zeros(1, STATE)
+    state["length"], state["limit"], state["top"] = 1.0, limit, min(1.0, 2 * limit)
+    state["grain"] = eps
+    for part in survey(base, evaluate, state, eps, briefly=True):
+        changing = part.scales.change[0] > 0
+        unit = 1.0 if part.unit is None else part.unit
+        noise[part.outputs[changing]] = (part.scales.noise[0] * unit)[changing]
+    return noise
+
+
+def steps_between(least: float, longest: float, most: int) -> NDArray:
+    """Return at most about so many steps, the longest first; none if they do not suffice."""
+    steps = FRACTIONS[(FRACTIONS <= longest) & (FRACTIONS >= least)]
+    steps = steps[:: max(1, len(steps) // most)]
+    return steps if len(steps) >= LEAST_SAMPLES else steps[:0]
+
+
+def estimates_along(
+    t: NDArray,
+    width: NDArray,
+    above: NDArray,
+    below: NDArray,
+    base: NDArray,
+    eps: float,
+    parts: int,
+) -> tuple[Scales, Estimates]:
+    """Return the scales and estimates of samples along one direction, a row for each step t."""
+    samples = Samples(t[None], width[None], above[None], below[None])
+    greatest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
+    scales = measure(samples, base, eps, np.ones(1), parts, greatest=greatest)
+    return scales, estimate(scales)
