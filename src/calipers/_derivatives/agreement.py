@@ -218,13 +218,22 @@ def _remainder(s: Scales, scale: NDArray) -> NDArray:
     few longer ones to the noise, the remaining changes are a geometric series, and infinite if it
     is 0 or less.
     """
-    plain = s.odd / s.span
+    sides = [_remainder_of(plain / s.span, s, scale) for plain in (s.odd - s.even, s.odd + s.even)]
+    return np.asarray(np.fmax(*sides))
+
+
+def _remainder_of(plain: NDArray, s: Scales, scale: NDArray) -> NDArray:
+    """Return how far one-sided slopes may still change."""
     change = np.abs(plain[:, 1:] - plain[:, :-1])
     hidden = T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span[:, 1:]
     most = np.fmax(change, hidden)  # noise may hide that slopes still change
-    power = np.log(most[:, 1:] / most[:, :-1]) / np.log(s.t[:, 1:-1] / s.t[:, :-2])
+    halving = np.log(s.t[:, :-1] / s.t[:, 1:])  # about log(2)
+    rate = most / halving
+    power = np.log(rate[:, :-1] / rate[:, 1:]) / halving[:, :-1]
     number = np.arange(power.shape[1])[None, :, None] - scale[:, None]
-    recent = (number >= -2 * T.in_a_row) & (s.t[:, :-2] <= s.inner[:, None])
+    inside = s.t <= s.inner[:, None]
+    beyond = ~_take(np.broadcast_to(inside, s.slope.shape), scale)[:, None]
+    recent = (number >= -2 * T.in_a_row) & (inside[:, :-2] | beyond)
     seen = recent & (change > hidden)[:, 1:] & (change > hidden)[:, :-1]
     persistent = (~recent | (power < T.smooth) | np.isnan(power)).all(axis=1)
     persistent &= seen.sum(axis=1) >= T.in_a_row
