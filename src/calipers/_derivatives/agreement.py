@@ -39,6 +39,8 @@ class Estimates:
         terms that cancel makes such pieces. The error is then the distance of both values.
     gap, gap_error : ndarray
         Half the difference of the slopes on both sides of a kink at x, 0 if there is none.
+    endless : ndarray of bool
+        Whether slopes grow without end within |x|.
     """
 
     value: NDArray
@@ -49,6 +51,7 @@ class Estimates:
     scattered: NDArray
     gap: NDArray
     gap_error: NDArray
+    endless: NDArray
 
     def entries(self, directions: NDArray, outputs: NDArray) -> "Estimates":
         """Return the estimates of some entries, as the outputs of one direction."""
@@ -63,18 +66,13 @@ class Estimates:
         """The error of the derivative; at a kink half the difference of both slopes."""
         return np.asarray(np.fmax(self.error, self.gap))
 
-    def is_endless(self, s: Scales) -> NDArray:
-        """Return where slopes grow without end: the error is infinite, not for want of scales."""
-        own = np.where(self.contradicted, np.inf, s.error)
-        return np.asarray(np.isinf(self.error) & np.isfinite(_take(own, self.scale)))
-
     def status(self, s: Scales) -> NDArray:
         """Return the status of each direction: the most severe of its outputs."""
         status = np.where(s.noisy & (s.change > 0), NOISY, CONVERGED)
         status = np.where(self.gap > 0, NONSMOOTH, status)
         status = np.where(self.scattered, ALIASED, status)
         status = np.where(np.isfinite(self.value) & np.isfinite(self.error), status, NONFINITE)
-        status = np.where(self.is_endless(s), NONSMOOTH, status)
+        status = np.where(self.endless, NONSMOOTH, status)
         return np.asarray(np.max(status, axis=-1, initial=CONVERGED))
 
 
@@ -107,8 +105,11 @@ def estimate(s: Scales) -> Estimates:
     number = np.arange(s.slope.shape[1])[None, :, None]
     with np.errstate(all="ignore"):
         contradicted = contradicted_scales(s.slope, s.error)
-        scale = _best(s, np.where(contradicted, np.inf, s.error))
-        value, error = _take(s.slope, scale), _take(s.error, scale)
+        own = np.where(contradicted, np.inf, _with_kinks(s))
+        within = np.where(s.t <= s.inner[:, None], own, np.inf).argmin(axis=1)
+        known = _take(own, within) <= T.known * np.abs(_take(s.slope, within))
+        scale = _best(s, own, within, known)
+        value, error = _take(s.slope, scale), _take(_with_kinks(s), scale)
         error = np.where(_take(contradicted, scale), np.inf, error)
         off = np.abs(s.slope - value[:, None])
         longer = number < scale[:, None]
@@ -131,35 +132,42 @@ def estimate(s: Scales) -> Estimates:
         error = np.where(rounded, _take(s.error, scale), error)
         scattered &= ~rounded
         contradicted &= ~rounded[:, None]
-        for more in _excess(s, value, scale), _remainder(s, scale):
+        inside = s.t <= s.inner[:, None]
+        remainder = _remainder(s, scale, inside)
+        beyond = 0.0 if known.all() else np.where(known, 0.0, _remainder(s, scale, ~inside | inside))
+        for more in _excess(s, value, scale), remainder, beyond:
             error = np.where(rounded, error, np.fmax(error, more))
+        endless = np.isinf(remainder) & ~rounded
         error = np.where(scattered, np.fmax(error, other), error)
         kink = np.where(jumps.any(axis=1), kink, -1)
-        return Estimates(value, error, scale, contradicted, kink, scattered, *gap_at_x(s))
+        return Estimates(value, error, scale, contradicted, kink, scattered, *gap_at_x(s), endless)
 
 
-def _best(s: Scales, error: NDArray) -> NDArray:
+def _best(s: Scales, error: NDArray, within: NDArray, known: NDArray) -> NDArray:
     """
     Return the scale of the least error.
 
     It is longer than |x|, where f may be a different function, only if the slope is known within
     |x|, or if f is straight there as far as its noise shows.
     """
-    within = np.where(s.t <= s.inner[:, None], error, np.inf).argmin(axis=1)
     best = error.argmin(axis=1)
-    known = _take(error, within) <= T.known * np.abs(_take(s.slope, within))
     return np.asarray(np.where(known | _is_straight(s, best), best, within))
 
 
+def _with_kinks(s: Scales) -> NDArray:
+    """Return the errors of slopes, beyond |x| with half the difference of both slopes of a kink."""
+    gap = np.where(np.abs(s.gap) > T.kink * s.gap_error, np.abs(s.gap) + s.gap_error, 0.0)
+    gap = np.where(s.t > s.inner[:, None], gap, 0.0)
+    return s.error + np.maximum.accumulate(gap[:, ::-1], axis=1)[:, ::-1]
+
+
 def _is_straight(s: Scales, scale: NDArray) -> NDArray:
-    """Return True where f within |x| is on the line of a longer scale, and has no kink between."""
+    """Return True where f within |x| is on the line of a longer scale."""
     inside = s.t <= s.inner[:, None]
     noise = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
     off = np.abs(s.odd - _take(s.slope, scale)[:, None] * s.span)
-    on_line = ((off <= noise + _take(s.error, scale)[:, None] * s.span) | ~inside).all(axis=1)
-    between = (np.arange(s.slope.shape[1])[None, :, None] >= scale[:, None]) & ~inside
-    bent = between & (np.abs(s.gap) > T.kink * s.gap_error)
-    return np.asarray(on_line & ~bent.any(axis=1))
+    error = _take(_with_kinks(s), scale)[:, None]
+    return np.asarray(((off <= noise + error * s.span) | ~inside).all(axis=1))
 
 
 def _departures(
@@ -209,38 +217,44 @@ def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
     return np.asarray(np.where(more, relative, 0.0).max(axis=1))
 
 
-def _remainder(s: Scales, scale: NDArray) -> NDArray:
+def _remainder(s: Scales, scale: NDArray, looked: NDArray) -> NDArray:
     """
-    Return how far slopes may still change at steps shorter than a scale, or 0 where they converge.
+    Return how far one-sided slopes may still change at steps shorter than a scale, or 0.
 
     The errors of differences of a smooth f fall as a power of the step that is at least 1. Those of
     ``|x|**p`` fall as the power p - 1. Where the power is less than `T.smooth` at all scales from a
     few longer ones to the noise, the remaining changes are a geometric series, and infinite if it
-    is 0 or less.
+    is 0 or less. Only the scales `looked` at count: beyond |x| f may be a different function.
     """
-    sides = [_remainder_of(plain / s.span, s, scale) for plain in (s.odd - s.even, s.odd + s.even)]
-    return np.asarray(np.fmax(*sides))
+    looked = looked[:, :-1]
+    sides = (s.odd - s.even) / s.span, (s.odd + s.even) / s.span
+    return np.asarray(np.fmax(*(_remainder_of(side, s, scale, looked) for side in sides)))
 
 
-def _remainder_of(plain: NDArray, s: Scales, scale: NDArray) -> NDArray:
-    """Return how far one-sided slopes may still change."""
-    change = np.abs(plain[:, 1:] - plain[:, :-1])
+def _remainder_of(slopes: NDArray, s: Scales, scale: NDArray, looked: NDArray) -> NDArray:
+    """Return the remaining changes of one-sided differences."""
+    change = np.abs(slopes[:, 1:] - slopes[:, :-1])
     hidden = T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span[:, 1:]
-    most = np.fmax(change, hidden)  # noise may hide that slopes still change
-    halving = np.log(s.t[:, :-1] / s.t[:, 1:])  # about log(2)
-    rate = most / halving
-    power = np.log(rate[:, :-1] / rate[:, 1:]) / halving[:, :-1]
-    number = np.arange(power.shape[1])[None, :, None] - scale[:, None]
-    inside = s.t <= s.inner[:, None]
-    beyond = ~_take(np.broadcast_to(inside, s.slope.shape), scale)[:, None]
-    recent = (number >= -2 * T.in_a_row) & (inside[:, :-2] | beyond)
-    seen = recent & (change > hidden)[:, 1:] & (change > hidden)[:, :-1]
-    persistent = (~recent | (power < T.smooth) | np.isnan(power)).all(axis=1)
-    persistent &= seen.sum(axis=1) >= T.in_a_row
-    exponent = np.where(seen, power, np.inf).min(axis=1)
-    last = _take(change, np.fmin(scale, change.shape[1] - 1))
-    total = np.where(exponent > 0, last / (1 - 2.0**-exponent), np.inf)
-    return np.where(persistent & np.isfinite(exponent), total, 0.0)
+    t, halvings = s.t[:, :-1], np.log2(s.t[:, :-1] / s.t[:, 1:])
+    rate = np.fmax(change, hidden) / halvings  # noise may hide that slopes still change
+    power = np.log2(rate[:, :-1] / rate[:, 1:]) / halvings[:, :-1]
+    number = np.arange(rate.shape[1])[None, :, None] - scale[:, None]
+    looked = looked & (number >= -2 * T.in_a_row)
+    seen = looked & (change > hidden)
+    persistent = ((power < T.smooth) | ~looked[:, :-1] | np.isnan(power)).all(axis=1)
+    persistent &= (seen[:, 1:] & seen[:, :-1]).sum(axis=1) >= T.in_a_row
+    first, last = seen.argmax(axis=1), seen.shape[1] - 1 - seen[:, ::-1].argmax(axis=1)
+    middle, steps = (first + last) // 2, np.broadcast_to(t, rate.shape)
+
+    def power_between(k: NDArray, n: NDArray) -> NDArray:
+        fall, length = (np.log(_take(a, k) / _take(a, n)) for a in (rate, steps))
+        return np.asarray(fall / length)
+
+    # Where powers add up, the least one wins at short steps; a smooth f comes to converge there.
+    exponent = power_between(middle, last)
+    persistent &= exponent <= power_between(first, middle) + T.telling
+    total = _take(change, np.fmin(scale, change.shape[1] - 1)) / (1 - 2.0**-exponent)
+    return np.where(persistent, np.where(exponent > T.telling, total, np.inf), 0.0)
 
 
 def gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
@@ -287,7 +301,7 @@ def judge(
         verdict[fails & ~at_kink & ~constant] = FAIL
         verdict[at_kink & ~hidden] = NONSMOOTH_VERDICT
         verdict[(verdict == INCONCLUSIVE) & near_kink] = NONSMOOTH_VERDICT
-        verdict[m.is_endless(s) & (verdict == INCONCLUSIVE)] = NONSMOOTH_VERDICT
+        verdict[m.endless & (verdict == INCONCLUSIVE)] = NONSMOOTH_VERDICT
         verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
         verdict[~np.isfinite(claim) & known & ~s.broken] = FAIL
     return verdict, hidden

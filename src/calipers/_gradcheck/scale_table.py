@@ -57,7 +57,7 @@ def scale_table(
         float(one.noise[0, 0]) * unit,
         bool(one.noisy[0, 0]),
         bool(one.broken[0, 0]),
-        bool(m.entries(*map(np.atleast_1d, at)).is_endless(one)[0, 0]),
+        bool(m.endless[at]),
     )
 
 
