@@ -17,6 +17,7 @@ from .agreement import Estimates, estimate
 from .fixed_step import Evaluator, note_coordinate
 from .function import Problem
 from .scales import (
+    FARTHER,
     FIRST_PASS,
     FRACTIONS,
     INNER,
@@ -130,6 +131,11 @@ def _sequence(states: NDArray, first: bool) -> NDArray:
     if first:  # begins with the longest step if the caller limits it
         inner = np.where(top < 1, inner[:, FIRST_PASS - 1], inner[:, FIRST_PASS])
     outer = top * FRACTIONS[: N_PROBES if first else OUTER]
+    if not first:
+        # The others are farther apart, so that they reach the length.
+        farther = np.fmax(np.log2(np.fmax(top, 1.0)) - OUTER, FARTHER) / FARTHER
+        others = outer[:, -1:] * FRACTIONS[:FARTHER] ** farther
+        outer = np.concatenate((outer, others), axis=1)
     outer = np.where(outer > 1.5 * FRACTIONS[0], outer, np.nan)
     t = np.concatenate((outer, np.where(inner >= np.fmax(least, _TINY), inner, np.nan)), axis=1)
     t = np.take_along_axis(t, np.argsort(np.isnan(t), axis=1, kind="stable"), axis=1)

@@ -64,7 +64,7 @@ class Estimates:
     @property
     def total_error(self) -> NDArray:
         """The error of the derivative; at a kink half the difference of both slopes."""
-        return np.asarray(np.fmax(self.error, self.gap))
+        return np.asarray(np.fmax(self.error, self.gap + self.gap_error))
 
     def status(self, s: Scales) -> NDArray:
         """Return the status of each direction: the most severe of its outputs."""
@@ -156,9 +156,13 @@ def _best(s: Scales, error: NDArray, within: NDArray, known: NDArray) -> NDArray
 
 def _with_kinks(s: Scales) -> NDArray:
     """Return the errors of slopes, beyond |x| with half the difference of both slopes of a kink."""
-    gap = np.where(np.abs(s.gap) > T.kink * s.gap_error, np.abs(s.gap) + s.gap_error, 0.0)
-    gap = np.where(s.t > s.inner[:, None], gap, 0.0)
-    return s.error + np.maximum.accumulate(gap[:, ::-1], axis=1)[:, ::-1]
+    most = np.abs(s.gap) + s.gap_error
+    shown = (np.abs(s.gap) > T.kink * s.gap_error) & (s.t > s.inner[:, None])
+    gap = np.where(shown, most, 0.0)
+    # A kink that shows at longer steps may be hidden by noise at this one.
+    gap = np.fmin(np.maximum.accumulate(gap, axis=1), most)
+    shorter = np.maximum.accumulate(np.where(shown, most, 0.0)[:, ::-1], axis=1)[:, ::-1]
+    return s.error + np.where(s.t > s.inner[:, None], np.fmax(gap, shorter), 0.0)
 
 
 def _is_straight(s: Scales, scale: NDArray) -> NDArray:
@@ -246,15 +250,16 @@ def _remainder_of(slopes: NDArray, s: Scales, scale: NDArray, looked: NDArray) -
     first, last = seen.argmax(axis=1), seen.shape[1] - 1 - seen[:, ::-1].argmax(axis=1)
     middle, steps = (first + last) // 2, np.broadcast_to(t, rate.shape)
 
-    def power_between(k: NDArray, n: NDArray) -> NDArray:
-        fall, length = (np.log(_take(a, k) / _take(a, n)) for a in (rate, steps))
-        return np.asarray(fall / length)
+    def power_between(k: NDArray, n: NDArray) -> tuple[NDArray, NDArray]:
+        fall, halved = (np.log(_take(a, k) / _take(a, n)) for a in (rate, steps))
+        return fall / halved, T.multiple / T.visible * _take(hidden / change, n) / halved
 
     # Where powers add up, the least one wins at short steps; a smooth f comes to converge there.
-    exponent = power_between(middle, last)
-    persistent &= exponent <= power_between(first, middle) + T.telling
+    longer, _ = power_between(first, middle)
+    exponent, unsure = power_between(middle, last)
+    persistent &= exponent <= longer + T.telling
     total = _take(change, np.fmin(scale, change.shape[1] - 1)) / (1 - 2.0**-exponent)
-    return np.where(persistent, np.where(exponent > T.telling, total, np.inf), 0.0)
+    return np.where(persistent, np.where(exponent > unsure, total, np.inf), 0.0)
 
 
 def gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:

@@ -22,8 +22,8 @@ from .thresholds import THRESHOLDS as T
 # roundings of a quantised f differ from step to step.
 _JITTER = np.sqrt([1.0, 0.93, 1.08, 0.89, 1.04, 0.96, 1.11, 0.91, 1.02, 0.87, 1.06, 0.98, 1.09])
 # Steps from half the size of x to a few spacings of it, and from 1 to that size if it is less.
-INNER, OUTER = 44, 12
-MAX_SAMPLES = INNER + OUTER
+INNER, OUTER, FARTHER = 44, 12, 8
+MAX_SAMPLES = INNER + OUTER + FARTHER
 FRACTIONS = 0.5 ** np.arange(1, INNER + 1) * np.resize(_JITTER, INNER)
 _LARGEST = 2.0**300  # values of f whose squares do not overflow
 ORDERS = 3  # samples of a scale; a slope is extrapolated from one, two or three of them
@@ -231,9 +231,9 @@ def measure(
     t, width, above, below = samples
     step, count = t[:, :, None], t.shape[1] - ORDERS + 1
     with np.errstate(all="ignore"):
-        odd = (above - below) * (1.0 if sided else 0.5)
+        odd = (above - below) * (np.sign(width)[:, :, None] if sided else 0.5)
         even = np.zeros_like(odd) if sided or power > 1 else above / 2 + below / 2 - base
-        span = width[:, :, None] * (1.0 if sided else 0.5)
+        span = np.abs(width[:, :, None]) * (1.0 if sided else 0.5)
         finite = np.isfinite(odd) & np.isfinite(even) & np.isfinite(step)
         change = np.fmax(np.abs(above - base), np.abs(below - base))
         d, e = odd / span, even / step
