@@ -352,7 +352,7 @@ def _is_invisible(
     The former where f is constant; the latter compared with an entry of natural size, and claims of
     next to nothing with what f changes by within |x|.
     """
-    constant = s.still >= T.constant * s.inner
+    constant = (s.still >= T.constant * s.inner) & (_hidden_change(s) > T.noisy * s.rounding)
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
     noise = T.visible * s.noise
     only_noise = (s.change <= noise) & np.isfinite(m.error) & (s.still < T.constant * s.inner)
@@ -364,6 +364,15 @@ def _is_invisible(
     off = np.abs(claim - m.value) + m.error + m.gap
     least, nothing = (T.negligible * resolution * a for a in (natural, np.fmax(slope, rise)))
     return constant, (off <= least) | (np.fmax(off, np.abs(claim)) <= nothing)
+
+
+def _hidden_change(s: Scales) -> NDArray:
+    """Return what rounding may hide where f does not change, if it is linear; inf if nothing."""
+    change = np.abs(s.even) + np.abs(s.odd)
+    slopes = np.where((s.t > s.still[:, None]) & (change > 0), change / s.t, np.nan)
+    shortest = (~np.isnan(slopes[:, ::-1])).argmax(axis=1)
+    first = _take(slopes, slopes.shape[1] - 1 - shortest) * s.still
+    return np.where(np.isnan(first), np.inf, first)
 
 
 def with_noise(s: Scales, m: Estimates, noise: NDArray) -> tuple[Scales, Estimates]:
