@@ -301,10 +301,17 @@ def _some(survey: Survey, which: NDArray) -> Survey:
 
 
 def rounding_of_constants(base: NDArray, states: NDArray, eps: float, power: int = 1) -> NDArray:
-    """Return the errors of slopes of 0, of outputs that do not change at any step."""
+    """
+    Return the errors of slopes of 0, of outputs that do not change at any step.
+
+    Terms that cancel may be as large as the largest output, or x.
+    """
     size = np.fmax(np.abs(base), np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
     longest = states["length"] * (states["top"] / 2) ** power
-    return np.asarray(THRESHOLDS.multiple * eps * size / longest[:, None])
+    rounding = eps * size
+    if power == 1:
+        rounding = np.fmax(rounding, (states["length"] * states["grain"])[:, None])
+    return np.asarray(THRESHOLDS.multiple * rounding / longest[:, None])
 
 
 def extrapolate(
