@@ -31,11 +31,12 @@ from .._derivatives.steps import (
     sizes_of,
     small_of,
 )
+from .._derivatives.thresholds import THRESHOLDS
 from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run, run_parts
 from .._execution.tasks import Work
 from .._execution.workers import StoreRows
-from .flatten import Segment
+from .flatten import Segment, real_vector
 from .function_at_point import FunctionAtPoint
 from .numerical_gradient import NumericalGradient
 from .refine import Refinement
@@ -144,7 +145,11 @@ class FiniteDifferences:
 
     @cached_property
     def usual_noise(self) -> NDArray:
-        """The noise of f's results where all numbers of all inputs change; inf if they do not."""
+        """
+        The noise of f's results where all numbers of all inputs change; inf if they do not.
+
+        Among several that do, those that do not are as noisy as the noisiest, and rounded as x.
+        """
         subject = self.subject
         finite = all(np.isfinite(part.example).all() for part in subject.active)
         if self.coarse.is_explicit or not finite:
@@ -168,9 +173,15 @@ class FiniteDifferences:
 
         with np.errstate(all="ignore"):
             try:
-                return noise_along(subject.base, displaced, np.inf, self.eps)
+                noise = noise_along(subject.base, displaced, np.inf, self.eps)
             except Exception:  # f may raise anything where it is not defined
                 return np.zeros(subject.base.size)
+            shown = np.isfinite(noise)
+            if np.count_nonzero(shown) >= THRESHOLDS.pooled_outputs:
+                x = real_vector([part.example for part in subject.active]).astype(float)
+                largest = (np.abs(a[np.isfinite(a)]).max(initial=1.0) for a in (subject.base, x))
+                noise[~shown] = max(noise[shown].max(), self.eps * max(largest))
+            return noise
 
     def run_pass(self, work: Work, name: str, wanted: NDArray, store: StoreRows) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""
