@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._derivatives.scales import FIRST_PASS, FRACTIONS
 from calipers._gradcheck import screening
 from tests.data.derivative_functions import DISPLACED
 from tests.data.gradcheck_functions import MATRIX, checked, sine_vjp
@@ -476,18 +477,18 @@ LONG = np.linspace(1, 2, 300)
 
 
 def test_an_error_near_a_compiled_point_tells_where_x_was_displaced():
-    step = 2 * 2.0 ** (-52 / 3)
+    step = 2 * FRACTIONS[FIRST_PASS[8]]
 
     @numba.njit
     def f(x):
-        if 1.9 * step < x[5] - 2 < 2.1 * step:  # where no other difference is taken
+        if 0.99 * step < x[5] - 2 < 1.01 * step:  # where no other difference is taken
             raise ValueError("too near")
         return x * x
 
     with pytest.raises(ValueError, match="too near") as caught:
         calipers.gradcheck(f, np.full(70, 2.0), jac=lambda x: np.diag(2.1 * x))
     assert caught.value.__notes__ == [
-        f"raised by f with x[5] {DISPLACED.replace('perturbed', f'perturbed by {2 * step:.3g}')}"
+        f"raised by f with x[5] {DISPLACED.replace('perturbed', f'perturbed by {step:.3g}')}"
     ]
 
 
