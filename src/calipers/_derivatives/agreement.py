@@ -134,7 +134,8 @@ def estimate(s: Scales) -> Estimates:
         contradicted &= ~rounded[:, None]
         inside = s.t <= s.inner[:, None]
         remainder = _remainder(s, scale, inside)
-        beyond = 0.0 if known.all() else np.where(known, 0.0, _remainder(s, scale, ~inside | inside))
+        everywhere = np.ones_like(inside)
+        beyond = 0.0 if known.all() else np.where(known, 0.0, _remainder(s, scale, everywhere))
         for more in _excess(s, value, scale), remainder, beyond:
             error = np.where(rounded, error, np.fmax(error, more))
         endless = np.isinf(remainder) & ~rounded
