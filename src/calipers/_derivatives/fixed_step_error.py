@@ -184,6 +184,17 @@ class RepeatedSteps:
         for part in runs(columns):
             self(int(columns[part.start]), tuple(out[part] for out in outs))
 
+    def gains(self, columns: NDArray) -> NDArray:
+        """Return the factors by which the values of coordinates amplify noise of f."""
+        gains = np.zeros(len(columns))
+        if self.problem.imaginary:  # nothing is subtracted
+            return gains
+        for part in runs(columns):
+            first, last = int(columns[part.start]), int(columns[part.stop - 1]) + 1
+            table, _ = self.steps.tables(self.problem.x, self.problem.stride, first, last)
+            gains[part] = np.abs(table[2]).sum(axis=0)
+        return gains
+
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative of f's real values along v, and its errors."""
         values = [jacobian_vector_product(self.problem, v, work.steps)[0] for work in self._each]

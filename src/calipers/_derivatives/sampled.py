@@ -130,14 +130,14 @@ class SampledColumns:
                 yield Table(group, outputs, scales, estimates, chosen["length"], unit, constant)
 
 
-def noise_along(base: NDArray, evaluate: Evaluate, limit: float, eps: float) -> NDArray:
+def noise_along(base: NDArray, evaluate: Evaluate, eps: float, side: int = 0) -> NDArray:
     """
     Return the noise of outputs along one direction, in units of its length; inf of constants.
 
-    Steps are no longer than `limit`.
+    f is called on both sides of x, or on one: `side` is 1.
     """
     noise, state = np.full(base.size, np.inf), np.zeros(1, STATE)
-    state["length"], state["limit"], state["top"] = 1.0, limit, min(1.0, 2 * limit)
+    state["length"], state["limit"], state["top"], state["one_sided"] = 1.0, np.inf, 1.0, side
     state["grain"] = eps
     for part in survey(base, evaluate, state, eps, briefly=True):
         changing = part.scales.change[0] > 0

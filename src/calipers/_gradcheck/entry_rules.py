@@ -120,8 +120,16 @@ def judge_value(
         verdict = np.full(claim.shape, VERDICTS.index(INCONCLUSIVE), np.int8)
         hidden = off + error <= THRESHOLDS.negligible * rule.rtol * natural
         passes = (off <= allowed + error) & (error <= np.fmax(allowed, rule.noise))
-        wrong = (off > allowed + THRESHOLDS.certain * error) & np.isfinite(error)
+        wrong = is_wrong(claim, value, error, allowed)
         hidden &= ~passes & ~wrong
         verdict[passes | hidden] = VERDICTS.index(PASS)
-        verdict[wrong | (~np.isfinite(claim) & np.isfinite(value))] = VERDICTS.index(FAIL)
+        verdict[wrong] = VERDICTS.index(FAIL)
     return verdict, hidden
+
+
+def is_wrong(claim: NDArray, value: NDArray, error: NDArray, allowed: NDArray) -> NDArray:
+    """Return which claims a derivative with an error excludes."""
+    with np.errstate(invalid="ignore"):
+        excluded = np.abs(claim - value) > allowed + THRESHOLDS.certain * error
+        excluded &= np.isfinite(error)
+        return np.asarray(excluded | (~np.isfinite(claim) & np.isfinite(value)))

@@ -11,11 +11,13 @@ from .._derivatives.thresholds import THRESHOLDS
 from .analytic import AnalyticDerivative
 from .entry_rules import (
     FAIL,
+    INCONCLUSIVE,
     NONSMOOTH,
     PASS,
     VERDICTS,
     Rule,
     default_resolution,
+    is_wrong,
     judge_value,
     rounded_away,
 )
@@ -270,6 +272,11 @@ def _judged_column(
     if not np.any(verdict == VERDICTS.index(FAIL)):
         return PASS
     wrong = verdict == VERDICTS.index(FAIL)
+    error = np.fmax(error, differences.noise_of(np.array([column]), value[None])[0])
+    wrong &= is_wrong(analytic, value[rows], error[rows], allowed)  # noise does not hide it
+    if not wrong.any():
+        return PASS
+    verdict[~wrong & (verdict == VERDICTS.index(FAIL))] = VERDICTS.index(INCONCLUSIVE)
     off, columns = np.abs(analytic - value[rows])[wrong], np.full(np.count_nonzero(wrong), column)
     tied = is_tied(differences, columns, rows[wrong], off, {column: value}, {column: error})
     if tied.all():

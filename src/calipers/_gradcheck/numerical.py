@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import as_real_vector
+from .._core.dtypes import as_real_vector, is_double
 from .._core.protocols import NDArray
 from .._derivatives.adaptive import NATURAL_LENGTH, ExtrapolatedColumns
 from .._derivatives.directions import jacobian_vector_product, slopes_along
@@ -45,6 +45,7 @@ _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two 
 # Columns whose differences take less time than to compile a loop around f.
 _FEW_COLUMNS = 8
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
+_WITHIN = 4.0  # times a step; the noise of f is measured at a quarter of it and less
 _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
 
 
@@ -149,18 +150,21 @@ class FiniteDifferences:
         The noise of f's results where all numbers of all inputs change; inf if they do not.
 
         Among several that do, those that do not are as noisy as the noisiest, and rounded as x.
+        Of one input within bounds or by the caller's steps.
         """
         subject = self.subject
         finite = all(np.isfinite(part.example).all() for part in subject.active)
-        if self.coarse.is_explicit or not finite:
-            return np.zeros(subject.base.size)  # the steps of the caller hold
+        if not finite:
+            return np.zeros(subject.base.size)
 
-        def at(far: float) -> NDArray:
-            random = np.random.default_rng(0)  # the same direction for all distances
+        def shares(shape: tuple[int, ...]) -> NDArray:
+            return np.random.default_rng(0).uniform(0.5, 1.0, shape)  # the same for all distances
+
+        def at_all(far: float) -> NDArray:
+            """Displace all inputs by shares of their size."""
 
             def moved(x: NDArray) -> NDArray:
-                share = random.uniform(0.5, 1.0, x.shape)
-                return np.asarray(x + far * share * np.where(x == 0, 1.0, x))
+                return np.asarray(x + far * shares(x.shape) * np.where(x == 0, 1.0, x))
 
             other = subject.perturbed(moved)
             try:
@@ -168,12 +172,22 @@ class FiniteDifferences:
             finally:
                 subject.calls = other.calls
 
+        origin = as_real_vector(self.problem.x)
+        reach, side = self._reach
+
+        def at_one(far: float) -> NDArray:
+            self.calls += 1
+            return self.problem.at(origin + far * shares(origin.shape) * reach).astype(float)
+
+        limited = self.coarse.is_explicit or subject.limits
+        evaluate = at_one if limited else at_all
+
         def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-            return np.stack([at(far) for far in t.tolist()]), t
+            return np.stack([evaluate(far) for far in t.tolist()]), t
 
         with np.errstate(all="ignore"):
             try:
-                noise = noise_along(subject.base, displaced, np.inf, self.eps)
+                noise = noise_along(subject.base, displaced, self.eps, side if limited else 0)
             except Exception:  # f may raise anything where it is not defined
                 return np.zeros(subject.base.size)
             shown = np.isfinite(noise)
@@ -182,6 +196,54 @@ class FiniteDifferences:
                 largest = (np.abs(a[np.isfinite(a)]).max(initial=1.0) for a in (subject.base, x))
                 noise[~shown] = max(noise[shown].max(), self.eps * max(largest))
             return noise
+
+    @property
+    def _reach(self) -> tuple[NDArray, int]:
+        """
+        How far the noise of f is measured by this input: within bounds and the caller's steps.
+
+        To one side, 1, only if no element has room on both.
+        """
+        origin = as_real_vector(self.problem.x).astype(float)
+        size, low, high = np.abs(origin), self.coarse.lows, self.coarse.highs
+        length = np.where(size == 0, 1.0, size)
+        if self.coarse.is_explicit:
+            length = _WITHIN * np.repeat(self.steps, len(origin) // len(self.steps))
+        if not low.size:
+            return length, 0
+        up, down = high - origin, origin - low
+        both = np.fmin(length, np.fmin(up, down))
+        if both.any():
+            return both, 0
+        return np.where(up >= down, np.fmin(length, up), -np.fmin(length, down)), 1
+
+    @cached_property
+    def greatest_noise(self) -> NDArray:
+        """
+        The same, and of constants what they may hide: f may compute with half of the digits.
+
+        Of lower precision half of the digits are too few to tell.
+        """
+        half = self.eps**0.5 * float(np.max(self.subject.sizes, initial=1.0))
+        unknown = half if is_double(self.eps) else np.inf
+        return np.where(np.isinf(self.usual_noise), unknown, self.usual_noise)
+
+    def noise_of(self, columns: NDArray, values: NDArray) -> NDArray:
+        """
+        Return what noise of f makes of derivatives by fixed steps that repeating them may not show.
+
+        A row for each column; 0 for derivatives that come with such errors.
+        """
+        exact = self.exact
+        if not isinstance(exact, RepeatedSteps):
+            return np.zeros(values.shape)
+        gains = exact.gains(columns)
+        if not gains.any():
+            return np.zeros(values.shape)
+        # Terms that cancel may be as large as the largest output, or 1.
+        spacing = self.eps * float(np.max(self.subject.sizes, initial=1.0))
+        noise = np.where(values == 0, np.fmax(self.greatest_noise, spacing), self.greatest_noise)
+        return np.asarray(THRESHOLDS.multiple * gains[:, None] * noise)
 
     def run_pass(self, work: Work, name: str, wanted: NDArray, store: StoreRows) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""

@@ -8,7 +8,7 @@ import numpy as np
 from .._core.protocols import NDArray
 from .._derivatives.sampled import SampledColumns, Table
 from .columns import select_columns
-from .entry_rules import FAIL, INCONCLUSIVE, PASS, VERDICTS, Rule, judge_value
+from .entry_rules import FAIL, INCONCLUSIVE, PASS, VERDICTS, Rule, is_wrong, judge_value
 from .flatten import largest_by_segment
 from .numerical import FiniteDifferences
 from .report_data import ScaleTable
@@ -81,12 +81,7 @@ class RefinedColumns:
         if isinstance(exact, SampledColumns):
             self._judge_samples(exact, forms, doubtful, verdicts, entries)
         else:
-            self.value, self.error, _ = self._rest
-            for name, every in forms.items():
-                allowed = screening.rule.allowed(every, self.value, self.floor)
-                known = self.value, self.error, allowed, self._natural
-                verdicts[name], hidden = judge_value(screening.rule, every, *known)
-                entries.hidden += int(np.count_nonzero(hidden & doubtful[name]))
+            self._judge_values(forms, doubtful, verdicts, entries)
         self.differences.calls += int(self.calls.sum())
         finite = np.isfinite(self.error)
         entries.largest_error = max(
@@ -106,6 +101,30 @@ class RefinedColumns:
             table = partial(self._scales_of, every, k, rows)
             about = claim, value, error, screening.rule, table
             entries.add(self.numbers[k], rows, name, verdict, *about)
+
+    def _judge_values(
+        self,
+        forms: dict[str, NDArray],
+        doubtful: dict[str, NDArray],
+        verdicts: dict[str, NDArray],
+        entries: FlaggedEntries,
+    ) -> None:
+        """Judge entries by one derivative with an error; what noise may hide is not wrong."""
+        rule, (self.value, self.error, _) = self.screening.rule, self._rest
+        tolerances = {}
+        for name, every in forms.items():
+            tolerances[name] = rule.allowed(every, self.value, self.floor)
+            known = self.value, self.error, tolerances[name], self._natural
+            verdicts[name], hidden = judge_value(rule, every, *known)
+            entries.hidden += int(np.count_nonzero(hidden & doubtful[name]))
+        accused = {name: (verdicts[name] == _AT(FAIL)) & doubtful[name] for name in forms}
+        if any(map(np.any, accused.values())):
+            noise = self.differences.noise_of(self.columns, self.value)
+            for name, every in forms.items():
+                known = self.value, np.fmax(self.error, noise), tolerances[name]
+                verdicts[name][accused[name] & ~is_wrong(every, *known)] = _AT(INCONCLUSIVE)
+            doubted = np.any(list(accused.values()), axis=0)
+            self.error = np.where(doubted, np.fmax(self.error, noise), self.error)
 
     def _scales_of(
         self, every: NDArray, columns: NDArray, rows: NDArray, i: int
