@@ -258,6 +258,16 @@ class TestOutputs:
         assert s.noise[0, 0] == s.noise[0, 1] >= 5e-7
         assert s.rounding[0].tolist() == [s.rounding[0, 0]] * 2
 
+    def test_noise_that_is_known_is_in_all_errors(self):
+        """Where terms cancel, a sum may be rounded alike at all steps."""
+        f = polynomial(0, 1e-14, 1)
+        s, known = measured(f), measured(f, least=np.array([1e-12]))
+        assert s.noise[0, 0] < 1e-15 < known.noise[0, 0] == 1e-12
+        assert (known.error[0] >= 1e-12 / known.span[0]).all()
+        assert (known.gap_error[0] >= 1e-12 / known.t[0]).all()
+        assert estimate(s).error[0, 0] < 1e-15 < estimate(known).error[0, 0] < 1e-10
+        assert not known.noisy[0, 0]
+
     def test_a_column_does_not_depend_on_the_others(self):
         random = np.random.default_rng(0)
         directions = [

@@ -190,11 +190,13 @@ def scales_of(
     power: int = 1,
     first: bool = False,
     wanted: NDArray | None = None,
+    least: NDArray | None = None,
 ) -> tuple[NDArray, Scales, Estimates, NDArray | None]:
     """
     Return the outputs that change, or are `wanted`, with their scales and estimates.
 
-    These are in the units that come last, a power of two for each output, if not None.
+    These are in the units that come last, a power of two for each output, if not None. `least` is
+    known noise of all outputs.
     """
     outputs = _changing(samples, base, parts)
     if wanted is not None:
@@ -204,11 +206,13 @@ def scales_of(
     sided, inner = bool(states["one_sided"].any()), np.fmin(1.0, states["top"])
     base = base[outputs]
     unit = units_of(part, base, parts)
+    known = np.zeros(len(outputs)) if least is None else least[outputs]
+    about = eps, inner, parts, sided, first, power, largest
     if unit is None:
-        scales = measure(part, base, eps, inner, parts, sided, first, power, largest)
+        scales = measure(part, base, *about, least=known)
     else:
         part = part._replace(above=part.above / unit, below=part.below / unit)
-        scales = measure(part, base / unit, eps, inner, parts, sided, first, power, largest, unit)
+        scales = measure(part, base / unit, *about, unit, known / unit)
     return outputs, scales, estimate(scales), unit
 
 
@@ -220,12 +224,14 @@ def survey(
     parts: int = 1,
     power: int = 1,
     briefly: bool = False,
+    least: NDArray | None = None,
 ) -> Iterator[Survey]:
     """
     Sample f along directions at a few scales, and at all where these do not suffice.
 
     `states` has the lengths and limits of the directions; `power` is that of t by which f was
-    divided, 2 for second differences. `briefly`: a few scales suffice for all directions.
+    divided, 2 for second differences. `briefly`: a few scales suffice for all directions. `least`
+    is known noise of f.
     """
     base = base.astype(float)
 
@@ -236,7 +242,7 @@ def survey(
         calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
         for part in _blocks(samples, base):
             some = Samples(*(array[part] for array in samples))
-            found = scales_of(some, base, chosen[part], eps, parts, power, first)
+            found = scales_of(some, base, chosen[part], eps, parts, power, first, least=least)
             yield Survey(which[part], some, *found, calls[part], first)
 
     usable = np.flatnonzero(states["limit"] > 0)
@@ -321,13 +327,14 @@ def extrapolate(
     eps: float,
     parts: int = 1,
     power: int = 1,
+    least: NDArray | None = None,
 ) -> None:
     """Store the derivatives along directions whose initial states are given, and their errors."""
     values, errors, states = outs
     values[:], errors[:] = np.nan, np.inf
     # Much too long steps are part of the search: warnings of f are suppressed.
     with np.errstate(all="ignore"):
-        for found in survey(base, evaluate, states, eps, parts, power):
+        for found in survey(base, evaluate, states, eps, parts, power, least=least):
             which, _, outputs, scales, estimates, unit, calls, _ = found
             length = states["length"][which, None]
             # Where f does not change, its rounding may hide a slope.
@@ -377,7 +384,8 @@ class ExtrapolatedColumns:
         problem, states = self.problem, outs[-1]
         states[:] = initial_states(problem, self.steps)[columns]
         with self.evaluator(columns, states) as evaluate:
-            extrapolate(problem.base, evaluate, outs, self.steps.eps, problem.parts)
+            about = self.steps.eps, problem.parts
+            extrapolate(problem.base, evaluate, outs, *about, least=problem.noise)
         if self.steps.is_error_unknown:
             outs[1][:] = np.inf
 

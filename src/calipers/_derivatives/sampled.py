@@ -98,7 +98,8 @@ class SampledColumns:
         problem, steps = self.problem, self.columns.steps
         states = initial_states(problem, steps)[columns]
         with self.columns.evaluator(columns, states) as evaluate, np.errstate(all="ignore"):
-            for part in survey(problem.base, evaluate, states, steps.eps, problem.parts):
+            about = steps.eps, problem.parts
+            for part in survey(problem.base, evaluate, states, *about, least=problem.noise):
                 which, count = part.directions, part.samples.t.shape[1]
                 for array, values in zip(arrays, part.samples, strict=True):
                     array[which, :count] = values
@@ -123,7 +124,7 @@ class SampledColumns:
                 samples = Samples(*(array[group, :count] for array in arrays))
                 some = np.flatnonzero(wanted[group].any(axis=0))
                 chosen = states[group]
-                about = base, chosen, steps.eps, problem.parts, 1, brief, some
+                about = base, chosen, steps.eps, problem.parts, 1, brief, some, problem.noise
                 outputs, scales, estimates, unit = scales_of(samples, *about)
                 unit = np.ones(len(outputs)) if unit is None else unit
                 constant = rounding_of_constants(base, chosen, steps.eps)

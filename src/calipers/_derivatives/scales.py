@@ -203,6 +203,7 @@ def measure(
     power: int = 1,
     greatest: float = 1.0,
     unit: NDArray | float = 1.0,
+    least: NDArray | float = 0.0,
 ) -> Scales:
     """
     Return slopes, errors and noise at all scales.
@@ -227,6 +228,8 @@ def measure(
         The largest output of f, or 1 if that is more.
     unit : ndarray or float
         See `units_of`.
+    least : ndarray or float
+        Noise of the outputs that is known, where steps do not show it.
     """
     t, width, above, below = samples
     step, count = t[:, :, None], t.shape[1] - ORDERS + 1
@@ -258,7 +261,7 @@ def measure(
         sure = noise * T.few_samples if few else noise
         local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit))
         relative = np.where(dead, 0.0, np.fmin(sure / there, _SINGLE_EPS))
-        local = np.fmax(np.fmax(local, relative[:, None] * sizes), shorter)
+        local = np.fmax(np.fmax(local, relative[:, None] * sizes), np.fmax(shorter, least))
         slope, error = _slopes(d, u, span[:, :, 0], local, sided)
         gap, gap_error = _gaps(e, t, local)
         within = finite & (step <= inner[:, None, None])
@@ -278,7 +281,7 @@ def measure(
         gap_error=gap_error,
         even=even[:, :count],
         odd=odd[:, :count],
-        noise=noise,
+        noise=np.fmax(noise, least),
         noisy=noisy,
         still=still,
         change=changes,

@@ -195,7 +195,7 @@ class FiniteDifferences:
                 x = real_vector([part.example for part in subject.active]).astype(float)
                 largest = (np.abs(a[np.isfinite(a)]).max(initial=1.0) for a in (subject.base, x))
                 noise[~shown] = max(noise[shown].max(), self.eps * max(largest))
-            return noise
+            return np.fmax(noise, subject.noise)
 
     @property
     def _reach(self) -> tuple[NDArray, int]:
@@ -308,6 +308,7 @@ def plan_differences(
     """
     # Support is tried at points next to x, which bounds may exclude.
     problem = subject.problem(part, batches and bounds is None)
+    problem.noise = subject.noise if subject.noise.any() else None
     if problem.coordinates <= _FEW_COLUMNS:
         problem = problem.interpreted()
     inner, length = problem, step
@@ -331,7 +332,7 @@ def plan_differences(
     elif method != ADAPTIVE:
         exact = RepeatedSteps(inner, steps)
     elif isinstance(subject.f, NumericalGradient):
-        exact = subject.f.ladders(inner, steps, subject.noise, subject.arguments(), subject.kwargs)
+        exact = subject.f.ladders(inner, steps, subject.arguments(), subject.kwargs)
     else:
         exact = ExtrapolatedColumns(inner, steps)
     return FiniteDifferences(

@@ -38,17 +38,15 @@ class NumericalGradient:
         self,
         problem: Problem,
         steps: Steps,
-        noise: NDArray,
         args: list[Any],
         kwargs: dict[str, Any],
     ) -> "MixedLadders":
-        """Return the step sequences that differentiate the gradient, with its noise at x."""
+        """Return the step sequences that differentiate the gradient."""
         gradient_problem = self._problem(args, kwargs)
         return MixedLadders(
             problem,
             steps,
             mixed_differences(gradient_problem, steps_of(gradient_problem, self.options)),
-            noise,
         )
 
     def _solve(self, args: Any, kwargs: dict[str, Any]) -> tuple[Problem, RowResults]:
@@ -72,14 +70,11 @@ class MixedLadders(ExtrapolatedColumns):
     """
 
     pairs: MixedDifferences
-    noise: NDArray  # of the gradient at x
 
     def at(self, columns: NDArray, outs: Buffers) -> None:
         """Fill `outs` with the derivatives along some coordinates."""
         super().at(columns, outs)
         values, errors, states = outs
-        with np.errstate(divide="ignore", invalid="ignore"):  # columns without a step
-            np.fmax(errors, self.noise / states["step"][:, None], out=errors)
         partners = self.pairs.usable
         for k in np.flatnonzero(np.isin(columns, partners)).tolist():
             both = np.full(len(partners), columns[k]), partners

@@ -61,7 +61,7 @@ class RefinedColumns:
         by_input = largest_by_segment(sizes.columns, subject.active)
         results = largest_by_segment(subject.sizes, subject.active_outputs)
         most = np.minimum(by_output, by_input[self.numbers, None])
-        return np.asarray(np.fmax(most, results / self._units[:, None]))
+        return np.asarray(np.fmax(most, np.fmax(results, subject.terms) / self._units[:, None]))
 
     def judge(self, entries: FlaggedEntries, consistent: bool) -> None:
         """Judge the entries that screening leaves in doubt, and store those that do not pass."""
