@@ -14,6 +14,7 @@ from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
 from .columns import Jacobian, Products, Pulled, Sizes
 from .entry_rules import PASS, Rule
 from .numerical import FiniteDifferences
+from .perturb import Claims
 from .screening import Screening, rescreen_waiting, screen_columns
 from .summary import FlaggedEntries
 from .verdict import RefinedColumns
@@ -28,6 +29,7 @@ def examine(
     entries: FlaggedEntries,
     random: np.random.Generator,
     consistent: bool = False,
+    claims: Claims | None = None,
 ) -> Sizes:
     """
     Judge the entries of inputs, in every form in which their derivatives were given.
@@ -40,7 +42,7 @@ def examine(
     covered = sum(differences.problem.coordinates for differences in whole) == columns
     unknown = covered and all(differences.compiled for differences in whole)
     if unknown and isinstance(one, Pulled):
-        sizes = _by_products(whole, one, rule, entries, random)
+        sizes = _by_products(whole, one, rule, entries, random, claims)
         if sizes is not None:
             return sizes
     for name, jacobian in jacobians.items():
@@ -49,7 +51,8 @@ def examine(
         sizes = Sizes(np.zeros(rows), np.zeros(columns), is_complete=False)
     else:
         sizes = Sizes.of(jacobians, rows, columns)
-    screenings = [Screening(differences, jacobians, sizes, rule) for differences in whole]
+    about = jacobians, sizes, rule, None, claims
+    screenings = [Screening(differences, *about) for differences in whole]
     marks = [screen_columns(screening) for screening in screenings]
     for screening in screenings:
         screening.measure()
@@ -67,6 +70,7 @@ def _by_products(
     rule: Rule,
     entries: FlaggedEntries,
     random: np.random.Generator,
+    claims: Claims | None,
 ) -> Sizes | None:
     """Do as `examine` by a few products if they confirm all entries; else return None."""
     rows, columns = pulled.shape
@@ -74,10 +78,9 @@ def _by_products(
     products = Products.of(pulled, random)
     if products is None:
         return None
-    screenings = [
-        Screening(differences, {pulled.d.name: pulled}, sizes, rule, products)
-        for differences in whole
-    ]
+    alone: dict[str, Jacobian] = {pulled.d.name: pulled}
+    about = alone, sizes, rule, products, claims
+    screenings = [Screening(differences, *about) for differences in whole]
     marks = [screen_columns(screening) for screening in screenings]
     for screening in screenings:
         screening.measure()

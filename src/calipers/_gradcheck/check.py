@@ -29,6 +29,7 @@ from .function_at_point import FunctionAtPoint, without_warnings_of_batches
 from .linearity import linearity
 from .numerical import ExecutionPolicy, FiniteDifferences, plan_differences
 from .options import Settings
+from .perturb import Claims
 from .report import CalipersWarning, GradcheckReport, answer
 from .summary import CheckOutcome, FlaggedEntries
 
@@ -205,7 +206,8 @@ class Check:
             if whole:
                 outcome.jacobians = outcome.jacobians or self._jacobians()
                 about = self.rule, outcome.entries, random
-                sizes = examine(whole, outcome.jacobians, *about, consistent)
+                claims = Claims(self.derivatives, random)
+                sizes = examine(whole, outcome.jacobians, *about, consistent, claims)
                 self.any_slope |= bool(sizes.rows.any())
         finally:
             every = [*probed, *whole]

@@ -1,13 +1,16 @@
 """Estimate rounding errors of f and of its derivatives from nearby points."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._core.protocols import NDArray
 from .analytic import AnalyticDerivative
+from .basis_vectors import unit_vector
+from .entry_rules import few_roundings
 from .function_at_point import FunctionAtPoint
 
 Move = Callable[[NDArray], NDArray]
@@ -60,6 +63,46 @@ def rounding_magnitude(
     return _OTHERS * _largest(lambda: elsewhere() - here)
 
 
+@dataclass(frozen=True)
+class Claims:
+    """Entries of the analytic derivatives, which may be nothing but rounding."""
+
+    derivatives: Sequence[AnalyticDerivative]
+    random: np.random.Generator
+
+    def are_rounding(
+        self, name: str, rows: NDArray, columns: NDArray, entries: NDArray, off: NDArray
+    ) -> NDArray:
+        """
+        Return True for entries of a derivative that may be all rounding, which are off by so much.
+
+        That is a few roundings of what they are computed from.
+        """
+        result = np.zeros(len(rows), bool)
+        for d in self.derivatives:
+            terms = np.fmax(d.subject.natural, d.subject.terms)[rows]
+            (which,) = np.nonzero(off <= few_roundings(d.subject.eps) * terms)
+            if d.name == name and len(which):
+                evaluate = partial(_entries_of, rows=rows[which], columns=columns[which])
+                magnitude = rounding_magnitude(d, evaluate, self.random)
+                result[which] = np.abs(entries[which]) <= magnitude
+        return result
+
+
+def _entries_of(d: AnalyticDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:
+    """Return some entries of a derivative, by unit vectors times a number."""
+    if d.form == "jac":
+        return np.asarray(d.matrix()[rows, columns]).ravel()
+    units, positions, count = rows, columns, d.subject.rows
+    if d.form == "jvp":
+        units, positions, count = columns, rows, d.subject.columns
+    values = np.empty(len(rows))
+    for unit in np.unique(units):
+        chosen = units == unit
+        values[chosen] = d.product(times * unit_vector(count, unit))[positions[chosen]] / times
+    return values
+
+
 def _second_difference(
     answer: Callable[[Move], Any], here: Any, eps: float, random: np.random.Generator
 ) -> Any:
@@ -94,6 +137,3 @@ def _evaluate_at(
     result = np.array(evaluate(other))
     d.calls = other.calls
     return result
-
-
-_NONE = np.empty(0, np.int64)

@@ -22,6 +22,7 @@ from .columns import Jacobian, Products, Pushed, Sizes
 from .entry_rules import Rule, rounding_of
 from .flatten import real_vector
 from .numerical import FiniteDifferences
+from .perturb import Claims
 
 _AT_ONCE = 1024  # columns, where none is stored
 
@@ -44,6 +45,7 @@ class Screening:
     sizes: Sizes
     rule: Rule
     products: Products | None = None  # that slopes are compared with, in place of entries
+    claims: Claims | None = None  # what rounds the entries of the derivatives
     calls = Slopes.calls
 
     def __post_init__(self) -> None:

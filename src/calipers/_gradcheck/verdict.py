@@ -94,6 +94,7 @@ class RefinedColumns:
             k, rows = np.nonzero(doubtful[name])
             value, error, claim = self.value[k, rows], self.error[k, rows], every[k, rows]
             verdict = verdicts[name][k, rows]
+            entries.hidden += self._acquit(name, verdict, claim, value, error, (k, rows))
             self._amend(verdict, claim, value, error, (k, rows), agrees)
             unknown = verdict == _AT(INCONCLUSIVE)
             sizes.doubt(rows[unknown], self.numbers[k[unknown]], error[unknown])
@@ -173,6 +174,30 @@ class RefinedColumns:
 
     def _usual_noise(self, rows: NDArray) -> NDArray:
         return self.differences.usual_noise[rows]
+
+    def _acquit(
+        self,
+        name: str,
+        verdict: NDArray,
+        claim: NDArray,
+        value: NDArray,
+        error: NDArray,
+        at: tuple[NDArray, NDArray],
+    ) -> int:
+        """Judge again entries that are all rounding; return how many of them are negligible."""
+        doubtful = (verdict == _AT(FAIL)) | (verdict == _AT(INCONCLUSIVE))
+        (which,) = np.nonzero(doubtful & np.isfinite(claim))
+        if self.screening.claims is None or not len(which):
+            return 0
+        at = at[0][which], at[1][which]
+        claim, value, error = claim[which], value[which], error[which]
+        entries = at[1], self.numbers[at[0]], claim, np.abs(claim - value)
+        some = self.screening.claims.are_rounding(name, *entries)
+        rule, error = self.screening.rule, error + np.abs(claim)
+        about = claim, value, error, rule.allowed(claim, value, self.floor[at]), self._natural[at]
+        again, hidden = judge_value(rule, *about)
+        verdict[which[some]] = np.fmax(verdict[which], again)[some]
+        return int(np.count_nonzero(hidden[some]))
 
     def _amend(
         self,
