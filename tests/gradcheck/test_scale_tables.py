@@ -336,9 +336,7 @@ def test_scales_that_contradict_are_the_reason():
     x = np.array([1e-5])
     report = checked(lambda x: (1 - np.cos(x)) / x**2, x, -x / 12)
     assert report.verdict == "INCONCLUSIVE"
-    assert "could not be confirmed: analytic -8.33333e-07; the slope of f is -" in (
-        report.reason
-    )
+    assert "could not be confirmed: analytic -8.33333e-07; the slope of f is -" in (report.reason)
     assert "but -100000 ± " in report.reason
     assert "agrees; contradicted by shorter steps" in str(report)
 
