@@ -125,8 +125,9 @@ class FiniteDifferences:
         """The refinement of columns."""
         exact = self.exact
         # Those of numerical gradients are derivatives of second order.
-        sampled = type(exact) is ExtrapolatedColumns
-        return Refinement(self.slopes, SampledColumns(exact) if sampled else exact)
+        if type(exact) is ExtrapolatedColumns:
+            return Refinement(self.slopes, SampledColumns(exact))
+        return Refinement(self.slopes, exact)
 
     def slope(self, column: int) -> NDArray:
         """Return the central difference along a column."""
