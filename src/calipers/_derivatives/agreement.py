@@ -313,16 +313,28 @@ def judge(
     return verdict, hidden
 
 
+def opinions(
+    away: NDArray, error: NDArray, allowed: NDArray, off: NDArray | float
+) -> tuple[NDArray, NDArray]:
+    """
+    Return which slopes support a claim that they are `away` from, and which exclude it.
+
+    The value is `off` by so much: a slope that cannot tell it from the claim supports none.
+    """
+    supports = (away <= allowed + error) & (error <= np.fmax(allowed, T.telling * off))
+    return supports, away > allowed + T.certain * error
+
+
 def _is_refuted(
     s: Scales, m: Estimates, claim: NDArray, allowed: NDArray, usual: NDArray
 ) -> NDArray:
     """Return which claims the value and a scale next to it exclude, and no scale supports."""
     off, limit = np.abs(claim - m.value), allowed[:, None]
     away = np.abs(claim[:, None] - s.slope)
-    supports = (away <= limit + s.error) & (s.error <= np.fmax(limit, T.telling * off[:, None]))
+    supports, excludes = opinions(away, s.error, limit, off[:, None])
     # Beyond |x| f may be another function: what shorter scales contradict there is no support.
     supports &= ~(m.contradicted & (s.t > s.inner[:, None]))
-    excludes = (away > limit + T.certain * s.error) & ~m.contradicted & np.isfinite(s.error)
+    excludes &= ~m.contradicted & np.isfinite(s.error)
     wrong = (off > allowed + T.certain * m.error) & _take(_neighbours(excludes), m.scale)
     # Where f does not change within |x|, the noise that it has elsewhere may hide the change.
     unmoved = s.still >= np.fmin(np.fmax.reduce(s.t, axis=1), s.inner / 2)
@@ -339,8 +351,8 @@ def _is_one_sided(
     """Return which claims are between both slopes of a kink: of one at x, and of one near x."""
     reach = m.gap * (1 + resolution) + m.gap_error + _take(s.error, m.scale)
     at_kink = (m.gap > allowed) & (np.abs(claim - m.value) <= reach + allowed)
-    reach = _take(np.abs(s.gap) + s.gap_error + s.error, m.kink)
-    near_kink = np.abs(claim - _take(s.slope, m.kink)) <= reach + allowed
+    away = np.abs(claim - _take(s.slope, m.kink)) - _take(np.abs(s.gap) + s.gap_error, m.kink)
+    near_kink, _ = opinions(away, _take(s.error, m.kink), allowed, np.inf)
     return at_kink, (m.kink >= 0) & near_kink
 
 

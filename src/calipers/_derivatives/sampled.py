@@ -18,7 +18,7 @@ from .adaptive import (
     scales_of,
     survey,
 )
-from .agreement import FAIL, INCONCLUSIVE, Estimates, estimate, judge, with_noise
+from .agreement import FAIL, INCONCLUSIVE, Estimates, estimate, judge, opinions, with_noise
 from .function import Problem
 from .scales import FRACTIONS, MAX_SAMPLES, Samples, Scales, measure
 
@@ -60,14 +60,22 @@ class Table(NamedTuple):
         """
         width = self.width[k, at]
         s, m = self.scales.entries(k, at), self.estimates.entries(k, at)
-        sizes = [(each * width)[None] for each in (claim, allowed, natural)]
-        verdict, hidden = judge(s, m, *sizes, resolution, np.zeros((1, len(k))))
+        claim, allowed, natural = ((each * width)[None] for each in (claim, allowed, natural))
+        judged = claim, allowed, natural, resolution
+        verdict, hidden = judge(s, m, *judged, np.zeros((1, len(k))))
         unsure = (hidden | (verdict == INCONCLUSIVE)) & (s.change == 0) & (claim != 0)
         if unsure.any() or ((verdict == FAIL) & (s.still > 0)).any():
             # Where f does not change, its noise is measured where all of x changes.
             noise = (usual() / self.unit[at])[None]
-            verdict, hidden = judge(*with_noise(s, m, noise), *sizes, resolution, noise)
+            s, m = with_noise(s, m, noise)
+            verdict, hidden = judge(s, m, *judged, noise)
         return verdict[0], hidden[0]
+
+    @staticmethod
+    def opinions(away: float, error: float, allowed: float, off: float) -> tuple[bool, bool]:
+        """Return whether a slope supports a claim, and whether it excludes it."""
+        supports, excludes = opinions(*map(np.asarray, (away, error, allowed, off)))
+        return bool(supports), bool(excludes)
 
 
 @dataclass(frozen=True)
@@ -151,7 +159,7 @@ def steps_between(least: float, longest: float, most: int) -> NDArray:
     """Return at most about so many steps, the longest first; none if they do not suffice."""
     steps = FRACTIONS[(FRACTIONS <= longest) & (FRACTIONS >= least)]
     steps = steps[:: max(1, len(steps) // most)]
-    return steps if len(steps) >= LEAST_SAMPLES else steps[:0]
+    return np.asarray(steps if len(steps) >= LEAST_SAMPLES else steps[:0])
 
 
 def estimates_along(

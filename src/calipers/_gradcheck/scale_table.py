@@ -78,16 +78,15 @@ def is_near_kink(table: ScaleTable) -> bool:
 
 
 def opinion(table: ScaleTable, row: Scale) -> str:
-    """Return what a scale says of the entry, by the conditions of `agreement.judge`."""
+    """Return what a scale says of the entry."""
     off = abs(table.analytic - table.rows[table.best].slope)
-    away, allowed = abs(table.analytic - row.slope), table.tolerance
-    if _is_kinked(table, row):
-        away -= abs(row.gap) + row.gap_error
-        if away <= allowed + row.error:
-            return BETWEEN
-    elif away <= allowed + row.error and row.error <= max(allowed, T.telling * off):
-        return AGREES
-    return EXCLUDES if away > allowed + T.certain * row.error else UNSURE
+    away, kinked = abs(table.analytic - row.slope), _is_kinked(table, row)
+    if kinked:
+        away, off = away - abs(row.gap) - row.gap_error, math.inf
+    supports, excludes = Table.opinions(away, row.error, table.tolerance, off)
+    if supports:
+        return BETWEEN if kinked else AGREES
+    return EXCLUDES if excludes else UNSURE
 
 
 def _is_kinked(table: ScaleTable, row: Scale) -> bool:

@@ -122,8 +122,8 @@ class RefinedColumns:
         if any(map(np.any, accused.values())):
             noise = self.differences.noise_of(self.columns, self.value)
             for name, every in forms.items():
-                known = self.value, np.fmax(self.error, noise), tolerances[name]
-                verdicts[name][accused[name] & ~is_wrong(every, *known)] = _AT(INCONCLUSIVE)
+                wrong = is_wrong(every, self.value, np.fmax(self.error, noise), tolerances[name])
+                verdicts[name][accused[name] & ~wrong] = _AT(INCONCLUSIVE)
             doubted = np.any(list(accused.values()), axis=0)
             self.error = np.where(doubted, np.fmax(self.error, noise), self.error)
 
@@ -134,10 +134,11 @@ class RefinedColumns:
         k, row = int(columns[i]), int(rows[i])
         for table in self._tables:
             if k in table.columns:
-                i, j = np.searchsorted(table.columns, k), np.searchsorted(table.outputs, row)
+                pairs = (table.columns, k), (table.outputs, row)
+                i, j = (int(np.searchsorted(*pair)) for pair in pairs)
                 claim, value, floor = every[k, row], self.value[k, row], self.floor[k, row]
                 allowed = self.screening.rule.allowed(claim, value, floor)
-                return scale_table(table, (int(i), int(j)), float(claim), float(allowed))
+                return scale_table(table, (i, j), float(claim), float(allowed))
         return None
 
     def _judge_samples(
@@ -151,7 +152,7 @@ class RefinedColumns:
         """Judge entries by samples of f at many scales."""
         rule = self.screening.rule
         wanted = np.any(list(doubtful.values()), axis=0)
-        for table in sampled.tables(self.columns, self._rest, wanted):
+        for table in sampled.tables(self.columns, tuple(self._rest), wanted):
             self._tables.append(table)
             group, outputs, estimates = table.columns, table.outputs, table.estimates
             self.value[group], self.error[group] = 0.0, table.constant
