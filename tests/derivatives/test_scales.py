@@ -202,6 +202,24 @@ class TestNoise:
         assert min(found) > 0.05
         assert max(found) < 1
 
+    def test_it_may_be_more_than_the_first_change_where_f_stands_still_at_one_step(self):
+        """Several roundings do not hide the changes of f, but for some by chance."""
+        random, first = np.random.default_rng(4), 2.0**-40
+
+        def f(t):
+            if abs(t) <= FRACTIONS[-1]:
+                return 1.0
+            noise = float(np.sign(t)) if abs(t) <= FRACTIONS[-2] else 4 * random.normal()
+            return 1 + t + first * np.round(noise)
+
+        s = measured(f)
+        assert s.still[0, 0] == FRACTIONS[-1]
+        assert 2 * first <= s.noise[0, 0] <= 8 * first
+
+    def test_where_f_stands_still_it_is_no_more_than_hides_the_first_change(self):
+        s = measured(lambda t: 1 + max(t - 0.1, 0.0))
+        assert s.noise[0, 0] <= 0.05
+
     def test_it_is_at_least_that_of_rounding_if_f_does_not_change(self):
         s = measured(lambda t: 3.0)
         assert s.noise[0, 0] == 1 * EPS

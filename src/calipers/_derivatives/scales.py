@@ -247,12 +247,14 @@ def measure(
         there = np.where(chosen, sizes, 0.0).max(axis=1)
         unmoved = np.logical_and.accumulate(((change == 0) | np.isnan(step))[:, ::-1], axis=1)
         still = np.fmax.reduce(np.where(unmoved[:, ::-1], step, 0.0), axis=1)
-        if (still > 0).any():
+        flat = (unmoved & ~np.isnan(step[:, ::-1])).sum(axis=1)
+        flat = flat >= (N_PROBES if few else T.in_a_row)
+        if flat.any():
             # Rounding that hides changes hides less than the first that is seen.
             seen = np.where((change > 0) & (step > still[:, None]), change, 0.0)
             last = seen.shape[1] - 1 - (seen[:, ::-1] > 0).argmax(axis=1)
             quantum = np.take_along_axis(seen, last[:, None], axis=1)[:, 0]
-            noise = np.where(still > 0, np.fmin(noise, T.rounding * quantum), noise)
+            noise = np.where(flat, np.fmin(noise, T.rounding * quantum), noise)
         size = np.abs(base)
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
