@@ -7,13 +7,14 @@ and Nonsmooth Analysis, 1983, section 2.2). So the slope along an element is mea
 while all other elements move as well. Where f is differentiable, both are the same.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
+from .._execution.tasks import Buffers, Work
 from .adaptive import lengths_of
 from .agreement import Estimates
 from .function import Problem
@@ -35,7 +36,6 @@ class Differences(Protocol):
     problem: Problem
     coarse: Steps
     user_step: bool
-    calls: int
 
     @property
     def eps(self) -> float:
@@ -44,6 +44,50 @@ class Differences(Protocol):
     @property
     def steps(self) -> NDArray:
         """The lengths of the steps; 0 for elements that do not move."""
+
+    def results_of(self, work: Work, count: int) -> Buffers:
+        """Return the results of so many rows of work, whose calls of f are counted."""
+
+
+@dataclass(frozen=True)
+class DisplacedPairs:
+    """
+    Half differences of f along some numbers of x, across x plus t times the vector `rest`.
+
+    A row each is for one t. Its difference is that of f at plus and minus t times `along`.
+    """
+
+    problem: Problem
+    t: NDArray
+    rest: NDArray
+    at: NDArray
+    along: NDArray
+    bounds: tuple[NDArray, NDArray]  # empty if there are none
+    calls = 2.0
+
+    def results(self, count: int) -> Buffers:
+        """Return arrays for the differences, and for t as it is after rounding."""
+        return np.empty((count, self.problem.base.size)), np.empty(count)
+
+    def __call__(self, start: int, outs: Buffers) -> None:
+        """Fill `outs` with the results of rows from `start`."""
+        first, one = self.at[0], len(self.at) == 1
+        for k, t in enumerate(self.t[start : start + len(outs[0])].tolist()):
+            ahead, behind = self._point(t, 1.0), self._point(t, -1.0)
+            values = [self.problem.at(point).astype(float) for point in (ahead, behind)]
+            outs[0][k] = (values[0] - values[1]) / 2
+            # Rounding changes the directions of several numbers in addition.
+            width = float(ahead[first]) - float(behind[first])
+            outs[1][k] = width / (2 * self.along[0]) if one else t
+
+    def _point(self, t: float, sign: float) -> NDArray:
+        problem, (low, high) = self.problem, self.bounds
+        origin = as_real_vector(problem.x)
+        moved = origin.astype(float) + t * self.rest
+        moved[self.at] += sign * t * self.along
+        if low.size:
+            moved[:: problem.stride] = np.clip(moved[:: problem.stride], low, high)
+        return moved.astype(origin.dtype)
 
 
 def is_tied(
@@ -120,31 +164,17 @@ def _departs(
     if (len(at) == 1 and not order.size) or not len(steps):
         return np.zeros(base.size, bool)
 
-    def point(t: float, sign: float, rest: NDArray) -> NDArray:
-        moved = x + t * rest
-        moved[at] += sign * t * along
-        if differences.coarse.lows.size:
-            low, high = differences.coarse.lows, differences.coarse.highs
-            moved[:: problem.stride] = np.clip(moved[:: problem.stride], low, high)
-        return moved.astype(origin.dtype)
-
-    def half(t: float, rest: NDArray) -> tuple[NDArray, float]:
-        """Return half the difference of f along the columns, across x + t*rest, and its width."""
-        ahead, behind = point(t, 1.0, rest), point(t, -1.0, rest)
-        differences.calls += 2
-        row = (problem.at(ahead).astype(float) - problem.at(behind)) / 2
-        one = len(at) == 1  # rounding changes the directions of several in addition
-        return row, (float(ahead[at[0]]) - float(behind[at[0]])) / (2 * along[0]) if one else t
+    bounds = differences.coarse.lows, differences.coarse.highs
 
     def slopes(rest: NDArray) -> tuple[Scales, Estimates] | None:
+        work = DisplacedPairs(problem, np.concatenate((steps, -steps)), rest, at, along, bounds)
         try:
-            above, far = zip(*(half(t, rest) for t in steps.tolist()), strict=True)
-            below, near = zip(*(half(-t, rest) for t in steps.tolist()), strict=True)
+            halves, far = differences.results_of(work, 2 * len(steps))
         except Exception:  # f may raise anything where elements that belong together move
             return None
-        ahead, behind = base + np.array(above), base + np.array(below)
-        about = base, differences.eps, problem.parts
-        return estimates_along(steps, np.subtract(far, near), ahead, behind, *about)
+        above, below = base + halves[: len(steps)], base + halves[len(steps) :]
+        width = far[: len(steps)] - far[len(steps) :]
+        return estimates_along(steps, width, above, below, base, differences.eps, problem.parts)
 
     with np.errstate(all="ignore"):
         together = slopes(others)

@@ -205,7 +205,9 @@ def _inside(cell: types.CellType) -> Any:
 _MANIFEST = "calipers.json"
 _ROWS = re.compile(r"rows-(\d+)-(\d+)\.npz")
 # Subfolders of nested runs, and unfinished files of an interrupted run.
-_OTHER_FILES = re.compile(r"(argument|input|pair)-\d+|(first|second)-look|\..*\.unfinished")
+_OTHER_FILES = re.compile(
+    r"(argument|input|pair)-\d+|(first|second)-look|points-[0-9a-f]+|\..*\.unfinished"
+)
 
 
 class Checkpoint:

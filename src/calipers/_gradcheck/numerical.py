@@ -32,9 +32,9 @@ from .._derivatives.steps import (
     small_of,
 )
 from .._derivatives.thresholds import THRESHOLDS
-from .._execution.checkpoint import Checkpoint
+from .._execution.checkpoint import Checkpoint, digest
 from .._execution.run import Progress, run, run_parts
-from .._execution.tasks import Work
+from .._execution.tasks import Buffers, Work
 from .._execution.workers import StoreRows
 from .flatten import Segment, real_vector
 from .function_at_point import FunctionAtPoint
@@ -253,6 +253,23 @@ class FiniteDifferences:
         report.expect(int(np.count_nonzero(wanted)))
         checkpoint = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
         run_parts(work, len(wanted), store, way.workers, report, checkpoint, wanted=wanted)
+
+    def results_of(self, work: Work, count: int) -> Buffers:
+        """Return the results of work that is not of columns; they are kept in the checkpoint."""
+        way, outs = self.policy, work.results(count)
+        self.calls += round(work.calls * count)
+        if way.is_local:
+            work(0, outs)
+            return outs
+
+        def store(first: int, results: Buffers) -> None:
+            for out, values in zip(outs, results, strict=True):
+                out[first : first + len(values)] = values
+
+        folder = f"input-{self.part.position}", f"points-{digest(work)[:16]}"
+        checkpoint = Checkpoint.of(way.checkpoint, *folder)
+        run_parts(work, count, store, way.workers, Progress(False, 0), checkpoint)
+        return outs
 
     def derivative(self, column: int) -> tuple[NDArray, NDArray, Any]:
         """Return the derivative along a column, its errors, and the state of its extrapolation."""
