@@ -336,6 +336,18 @@ def test_what_would_show_above_the_noise_is_wrong(options, fast_mode):
     assert calipers.gradcheck(constant, X, jac=lambda x: np.eye(3), **options).verdict == "FAIL"
 
 
+@pytest.mark.parametrize("method", ["adaptive", "2-point", "3-point", "5-point"])
+def test_steps_that_f_rounds_away_accuse_nobody(method):
+    def rounded(x):
+        return np.sin(x.astype(np.float16).astype(float))
+
+    options = {"method": method, "step": 1e-6, "raise_exception": False}
+    report = calipers.gradcheck(rounded, X, jac=sines, **options)
+    assert report.verdict == "INCONCLUSIVE"
+    assert "f does not change within the steps that were passed" in report.reason
+    assert "step=" not in str(report).split("next:")[1]
+
+
 @pytest.mark.parametrize("method", ["2-point", "3-point", "5-point"])
 def test_the_noise_of_f_is_measured_within_bounds(method):
     options = {"method": method, "bounds": (0.5, 3.0), "raise_exception": False}

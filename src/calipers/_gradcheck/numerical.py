@@ -223,10 +223,12 @@ class FiniteDifferences:
         """
         The same, and of constants what they may hide: f may compute with half of the digits.
 
-        Of lower precision half of the digits are too few to tell.
+        Of lower precision half of the digits are too few to tell, and so are the caller's steps: f
+        may round x by more.
         """
         half = self.eps**0.5 * float(np.max(self.subject.sizes, initial=1.0))
-        unknown = half if is_double(self.eps) else np.inf
+        tells = is_double(self.eps) and not self.coarse.is_explicit
+        unknown = half if tells else np.inf
         return np.where(np.isinf(self.usual_noise), unknown, self.usual_noise)
 
     def noise_of(self, columns: NDArray, values: NDArray) -> NDArray:

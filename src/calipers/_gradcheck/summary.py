@@ -126,6 +126,10 @@ class FlaggedEntries:
 _OF_CALLS = frozenset(
     {"args", "kwargs", "argnums", "out_like", "step", "eps", "scale", "bounds", "masked", "inplace"}
 )
+_STANDS_STILL = (
+    "f does not change within the steps that were passed: without step= and eps=, "
+    "calipers tests whether f rounds x to few bits"
+)
 _TOO_SMALL = "too small to be checked (below the rounding error of f)"
 _TIED = (
     "slopes along single elements of x do not add up to the slope along their sum, as where "
@@ -321,6 +325,8 @@ class CheckOutcome:
             rtol = default_resolution(float(np.finfo(np.float32).eps))
             text = f"f computes in {self.narrow}; rtol={rtol:g} is the default of float32"
             return text, lambda call: call.text(rtol=rtol)
+        if entry.analytic != 0 and self._is_constant_at_user_steps(entry.verdict):
+            return _STANDS_STILL, lambda call: call.text(step=None, eps=None)
         text = "" if entry.scales is None else explanation(entry.scales)
         text = text or "f is noisy or varies too fast there"
         if not is_double(self.subject.eps):
@@ -353,22 +359,18 @@ class CheckOutcome:
         if entry.analytic == 0:
             returned_none = any(d.returns_none for d in self.derivatives if d.name == entry.form)
             text += f"; {entry.form} returned None" if returned_none else ""
-        elif self._is_constant_at_user_steps():
-            text += (
-                "; f does not change within the steps that were passed: without step= and eps=, "
-                "calipers tests whether f rounds x to few bits"
-            )
+        elif self._is_constant_at_user_steps(entry.verdict):
+            text += f"; {_STANDS_STILL}"
         if entry.scales is not None and is_near_kink(entry.scales):
             text += f"; {kink(entry.scales)}"
         block = entry.form, entry.output, entry.input
         cause = self._causes_of_blocks.get(block) or self._causes.column_or_row(entry)
         return text if cause is None else f"{text}; {cause}"
 
-    def _is_constant_at_user_steps(self) -> bool:
-        """Return True if f does not change over the caller's steps in any wrong entry."""
-        wrong = (e for e in self.failures if e.verdict == FAIL)
+    def _is_constant_at_user_steps(self, verdict: str) -> bool:
+        """Return True if f does not change over the caller's steps in any entry of a verdict."""
         user_steps = bool(self.whole) and all(differences.user_step for differences in self.whole)
-        return user_steps and all(e.numerical == 0 for e in wrong)
+        return user_steps and all(e.numerical == 0 for e in self.failures if e.verdict == verdict)
 
     def _by(self, entry: Entry) -> str:
         """Name the forms of the derivative that are wrong in an entry, if several are checked."""
