@@ -138,13 +138,31 @@ class TestBeyondX:
         s = self.at(1.0, error, noise=1.0, departure=(0 * self.t, odd))
         assert value_and_error(s) == (1.0, 8.0)
 
-    def test_they_do_not_count_if_there_is_a_kink_between(self):
+    @pytest.mark.parametrize("at", [0, 1, 2])
+    def test_a_kink_between_them_and_x_bounds_the_slope(self, at):
+        """The slope at x is one of both: they are off the mean by half their difference."""
         error = 8 / self.t
         error[0] = 1e-3
         gap, gap_error = np.zeros(7), np.full(7, 1e-3)
-        gap[1] = 0.5
+        gap[at] = 0.5
         s = self.at(1.0, error, noise=1.0, gap=gap, gap_error=gap_error)
-        assert value_and_error(s) == (1.0, 8.0)
+        assert value_and_error(s) == (1.0, 1e-3 + 0.5 + 1e-3)
+
+    def test_a_kink_that_shows_at_longer_steps_may_be_hidden_at_this_one(self):
+        error = 8 / self.t
+        error[1] = 1e-3
+        gap, gap_error = np.full(7, 0.5), np.full(7, 0.3)
+        gap_error[0] = 1e-3
+        s = self.at(1.0, error, noise=1.0, gap=gap, gap_error=gap_error)
+        assert value_and_error(s) == (1.0, 1e-3 + 0.5 + 1e-3)
+
+    def test_they_do_not_count_if_they_are_as_uncertain_as_f_changes(self):
+        """f is constant beyond x, so that the slope there falls with the step."""
+        error = 8 / self.t
+        odd = 1e-3 * np.minimum(self.t, 0.01)
+        error[0], slope = 2 * odd[0] / self.t[0], odd / self.t
+        s = self.at(slope, error, noise=1e-4, departure=(0 * odd, odd))
+        assert value_and_error(s) == (slope[3], 8.0)
 
 
 def rounded_away(**options):
@@ -244,7 +262,7 @@ class TestKink:
         m = estimate(s)
         assert value_and_error(s) == (0.5, 1e-9)
         assert (m.gap[0, 0], m.gap_error[0, 0]) == (0.5, 1e-5)
-        assert m.total_error[0, 0] == 0.5
+        assert m.total_error[0, 0] == m.gap[0, 0] + m.gap_error[0, 0] > 0.5
         assert m.status(s) == NONSMOOTH_STATUS
 
     def test_at_x_shorter_scales_contradict_longer_ones(self):
@@ -289,6 +307,33 @@ class TestSlowConvergence:
         assert value_and_error(s)[1] == np.inf
         assert estimate(s).status(s) == NONSMOOTH_STATUS
         assert verdict(s, np.inf)[0] == verdict(s, 1.0)[0] == NONSMOOTH
+
+    def test_slopes_of_an_even_function_are_infinite_on_each_side(self):
+        t = 0.5 ** np.arange(1, 13.0)
+        s = table(0.0, 1e-9, t=t, departure=(np.sqrt(t), 0 * t))
+        m = estimate(s)
+        assert np.isinf(m.error[0, 0])
+        assert m.endless[0, 0]
+
+    def test_a_power_of_0_cannot_be_told_from_one_that_noise_leaves(self):
+        """The slopes of x*log(x) change by the same at each step."""
+        t = 0.5 ** np.arange(1, 13.0)
+        odd = t * np.log(t) * (1 + 1e-3 * (-1.0) ** np.arange(12))
+        s = table(1.0, 1e-9, t=t, noise=1e-5, departure=(0 * t, odd))
+        assert np.isinf(value_and_error(s)[1])
+
+    def test_beyond_x_they_make_errors_infinite_but_no_infinite_slope(self):
+        t = 2.0 ** np.arange(11, -1, -1.0)
+        s = table(0.1, 1.0, t=t, departure=(0 * t, np.sqrt(t)))
+        m = estimate(s)
+        assert np.isinf(m.error[0, 0])
+        assert not m.endless[0, 0]
+
+    def test_a_function_that_comes_to_converge_is_smooth(self):
+        """Powers grow as steps get shorter than its length; noise hides what comes next."""
+        t = 0.5 ** np.arange(1, 11.0)
+        s = table(1.0, 1e-9, t=t, noise=3e-6, departure=(0 * t, t / (1 + (t / 3e-3) ** 0.7)))
+        assert value_and_error(s)[1] < np.inf
 
     @pytest.mark.parametrize("power", [1.0, 2.0])
     def test_of_a_smooth_function_nothing_remains(self, power):

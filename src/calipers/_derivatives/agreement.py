@@ -149,10 +149,12 @@ def _best(s: Scales, error: NDArray, within: NDArray, known: NDArray) -> NDArray
     Return the scale of the least error.
 
     It is longer than |x|, where f may be a different function, only if the slope is known within
-    |x|, or if f is straight there as far as its noise shows.
+    |x|, or if f is straight there as far as its noise shows, and well known where it is not.
     """
     best = error.argmin(axis=1)
-    return np.asarray(np.where(known | _is_straight(s, best), best, within))
+    change = _take((np.abs(s.even) + np.abs(s.odd)) / s.span, best)
+    clear = (_take(s.error, best) <= T.known * change) | (s.change <= T.visible * s.noise)
+    return np.asarray(np.where(known | (clear & _is_straight(s, best)), best, within))
 
 
 def _with_kinks(s: Scales) -> NDArray:

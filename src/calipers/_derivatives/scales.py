@@ -427,6 +427,13 @@ def _noise(
     smooth f is straight. Steps at which f does not change say nothing: its rounding may hide them.
     """
     step = t[:, :, None]
+    changes = (change != 0) & finite
+    order = np.cumsum(changes[:, ::-1], axis=1)[:, ::-1]  # 1 at the shortest
+    chosen = changes & (order <= (N_PROBES if few else T.noise_samples))
+    # The longest steps, of which nothing is predicted, count only if there are no others.
+    enough = chosen[:, ORDERS:].sum(axis=1) >= N_PROBES
+    chosen[:, :ORDERS] &= ~enough[:, None]
+
     residual = change.copy()  # of the longest steps nothing is predicted
     straight = lagrange([points[:, :-1] - u[:, ORDERS:] for points in _shifted(u, ORDERS)])
     predicted = _combined(straight, d)
@@ -436,10 +443,12 @@ def _noise(
     smooth = _combined(straight, e / step)
     bent = lagrange([points[:, :-1] - t[:, 2:] for points in _shifted(t, 2)])
     kinked = _combined(bent, e)[:, ORDERS - 2 :]
-    r_even = np.fmin(
-        np.abs(e[:, ORDERS:] - smooth * step[:, ORDERS:]), np.abs(e[:, ORDERS:] - kinked)
+    r_even = np.abs(e[:, ORDERS:] - smooth * step[:, ORDERS:]) * step[:, ORDERS:]
+    r_kinked = np.abs(e[:, ORDERS:] - kinked) * step[:, ORDERS:]
+    size, size_kinked = (
+        np.where(chosen[:, ORDERS:], each * each, 0.0).sum(axis=1) for each in (r_even, r_kinked)
     )
-    r_even *= step[:, ORDERS:]
+    r_even = np.where((size_kinked < size)[:, None], r_kinked, r_even)
     # What an edge between x and the shorter of the longer steps explains.
     from_edge = lagrange([points[:, :-1] - t[:, ORDERS:] for points in _shifted(t, ORDERS)])
     edge_odd, edge_even = (
@@ -454,12 +463,6 @@ def _noise(
 
     both, at_edge = together(r_odd, r_even), together(edge_odd, edge_even)
     residual[:, ORDERS:] = np.where(np.isfinite(both), both, residual[:, ORDERS:])
-    changes = (change != 0) & finite
-    order = np.cumsum(changes[:, ::-1], axis=1)[:, ::-1]  # 1 at the shortest
-    chosen = changes & (order <= (N_PROBES if few else T.noise_samples))
-    # The longest steps, of which nothing is predicted, count only if there are no others.
-    enough = chosen[:, ORDERS:].sum(axis=1) >= N_PROBES
-    chosen[:, :ORDERS] &= ~enough[:, None]
 
     def rms(which: NDArray, values: NDArray = residual) -> NDArray:
         squares = np.where(which, values * values, 0.0).sum(axis=1)
