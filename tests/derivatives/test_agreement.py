@@ -157,7 +157,7 @@ class TestBeyondX:
         assert value_and_error(s) == (1.0, 1e-3 + 0.5 + 1e-3)
 
     def test_they_do_not_count_if_they_are_as_uncertain_as_f_changes(self):
-        """f is constant beyond x, so that the slope there falls with the step."""
+        """Where f is constant beyond x, the slope there falls with the step."""
         error = 8 / self.t
         odd = 1e-3 * np.minimum(self.t, 0.01)
         error[0], slope = 2 * odd[0] / self.t[0], odd / self.t
