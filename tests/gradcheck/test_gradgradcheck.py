@@ -577,7 +577,10 @@ def test_what_is_left_of_a_saturated_logsumexp_is_rounding(x):
         report = checked(
             logsumexp, np.array(x), vjp=logsumexp_vjp, vjp_vjp=logsumexp_vjp_vjp, seed=seed
         )
-        assert report.verdict == "PASS", report
+        # The imaginary part of f is an angle, which jumps 160 000 times between x and 0: slopes by
+        # longer steps are 0.
+        angles = {"INCONCLUSIVE"} if np.abs(np.imag(x)).max() > 1e6 else set()
+        assert report.verdict in {"PASS"} | angles, report
 
 
 def test_what_is_left_of_it_is_asked_for_within_bounds():

@@ -70,18 +70,17 @@ class Claims:
     derivatives: Sequence[AnalyticDerivative]
     random: np.random.Generator
 
-    def are_rounding(
-        self, name: str, rows: NDArray, columns: NDArray, entries: NDArray, off: NDArray
-    ) -> NDArray:
+    def are_rounding(self, name: str, rows: NDArray, columns: NDArray, entries: NDArray) -> NDArray:
         """
-        Return True for entries of a derivative that may be all rounding, which are off by so much.
+        Return True for entries of a derivative that are a few roundings of what f is computed from.
 
-        That is a few roundings of what they are computed from.
+        They vary from point to point, as rounding does.
         """
         result = np.zeros(len(rows), bool)
         for d in self.derivatives:
             terms = np.fmax(d.subject.natural, d.subject.terms)[rows]
-            (which,) = np.nonzero(off <= few_roundings(d.subject.eps) * terms)
+            small = np.abs(entries) <= few_roundings(d.subject.eps) * terms
+            (which,) = np.nonzero(small & (entries != 0))
             if d.name == name and len(which):
                 evaluate = partial(_entries_of, rows=rows[which], columns=columns[which])
                 magnitude = rounding_magnitude(d, evaluate, self.random)

@@ -1,5 +1,6 @@
 """Judge the entries that screening could not clear."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -78,10 +79,11 @@ class RefinedColumns:
         start = _AT(INCONCLUSIVE)  # of columns without samples
         verdicts = {name: np.full(every.shape, start, np.int8) for name, every in forms.items()}
         exact = self.differences.refinement.exact
+        judged = self._judge_values
         if isinstance(exact, SampledColumns):
-            self._judge_samples(exact, forms, doubtful, verdicts, entries)
-        else:
-            self._judge_values(forms, doubtful, verdicts, entries)
+            judged = partial(self._judge_samples, exact)
+        judged(forms, doubtful, verdicts, entries)
+        self._judge_rounding(judged, forms, doubtful, verdicts, entries)
         self.differences.calls += int(self.calls.sum())
         finite = np.isfinite(self.error)
         entries.largest_error = max(
@@ -94,7 +96,6 @@ class RefinedColumns:
             k, rows = np.nonzero(doubtful[name])
             value, error, claim = self.value[k, rows], self.error[k, rows], every[k, rows]
             verdict = verdicts[name][k, rows]
-            entries.hidden += self._acquit(name, verdict, claim, value, error, (k, rows))
             self._amend(verdict, claim, value, error, (k, rows), agrees)
             unknown = verdict == _AT(INCONCLUSIVE)
             sizes.doubt(rows[unknown], self.numbers[k[unknown]], error[unknown])
@@ -126,6 +127,35 @@ class RefinedColumns:
                 verdicts[name][accused[name] & ~wrong] = _AT(INCONCLUSIVE)
             doubted = np.any(list(accused.values()), axis=0)
             self.error = np.where(doubted, np.fmax(self.error, noise), self.error)
+
+    def _judge_rounding(
+        self,
+        judged: Callable[..., None],
+        forms: dict[str, NDArray],
+        doubtful: dict[str, NDArray],
+        verdicts: dict[str, NDArray],
+        entries: FlaggedEntries,
+    ) -> None:
+        """Judge entries that are all rounding again, as 0."""
+        claims = self.screening.claims
+        if claims is None:
+            return
+        value, error, rounding = self.value.copy(), self.error.copy(), {}
+        doubts = _AT(FAIL), _AT(INCONCLUSIVE)
+        for name, every in forms.items():
+            rounding[name] = np.isin(verdicts[name], doubts) & doubtful[name] & np.isfinite(every)
+            k, rows = np.nonzero(rounding[name])
+            if len(k):
+                about = rows, self.numbers[k], every[k, rows]
+                rounding[name][k, rows] = claims.are_rounding(name, *about)
+        if not any(map(np.any, rounding.values())):
+            return
+        zeros = {name: np.where(rounding[name], 0.0, every) for name, every in forms.items()}
+        again = {name: verdict.copy() for name, verdict in verdicts.items()}
+        judged(zeros, rounding, again, entries)
+        for name, verdict in verdicts.items():
+            np.fmax(verdict, again[name], out=verdict, where=rounding[name])
+        self.value, self.error = value, error
 
     def _scales_of(
         self, every: NDArray, columns: NDArray, rows: NDArray, i: int
@@ -175,30 +205,6 @@ class RefinedColumns:
 
     def _usual_noise(self, rows: NDArray) -> NDArray:
         return self.differences.usual_noise[rows]
-
-    def _acquit(
-        self,
-        name: str,
-        verdict: NDArray,
-        claim: NDArray,
-        value: NDArray,
-        error: NDArray,
-        at: tuple[NDArray, NDArray],
-    ) -> int:
-        """Judge again entries that are all rounding; return how many of them are negligible."""
-        doubtful = (verdict == _AT(FAIL)) | (verdict == _AT(INCONCLUSIVE))
-        (which,) = np.nonzero(doubtful & np.isfinite(claim))
-        if self.screening.claims is None or not len(which):
-            return 0
-        at = at[0][which], at[1][which]
-        claim, value, error = claim[which], value[which], error[which]
-        entries = at[1], self.numbers[at[0]], claim, np.abs(claim - value)
-        some = self.screening.claims.are_rounding(name, *entries)
-        rule, error = self.screening.rule, error + np.abs(claim)
-        about = claim, value, error, rule.allowed(claim, value, self.floor[at]), self._natural[at]
-        again, hidden = judge_value(rule, *about)
-        verdict[which[some]] = np.fmax(verdict[which], again)[some]
-        return int(np.count_nonzero(hidden[some]))
 
     def _amend(
         self,
