@@ -502,6 +502,7 @@ class TestHidden:
 
     def test_entries_that_are_measured_are_not_hidden(self):
         assert verdict(table(0.0, 1e-9), 0.0) == (PASS, False)
+        assert verdict(table(0.0, 1e-9), 0.0, 1e-12) == (PASS, False)
 
 
 class TestNotFinite:

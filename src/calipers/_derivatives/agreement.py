@@ -312,7 +312,8 @@ def judge(
         verdict[m.endless & (verdict == INCONCLUSIVE)] = NONSMOOTH_VERDICT
         verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
         verdict[~np.isfinite(claim) & known & ~s.broken] = FAIL
-    return verdict, hidden
+    # A claim of exactly the value is confirmed, however small it is.
+    return verdict, hidden & (constant | (off > 0))
 
 
 def opinions(

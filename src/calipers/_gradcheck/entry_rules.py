@@ -124,7 +124,8 @@ def judge_value(
         hidden &= ~passes & ~wrong
         verdict[passes | hidden] = VERDICTS.index(PASS)
         verdict[wrong] = VERDICTS.index(FAIL)
-    return verdict, hidden
+    # A claim of exactly the value is confirmed, however small it is.
+    return verdict, hidden & (off > 0)
 
 
 def is_wrong(claim: NDArray, value: NDArray, error: NDArray, allowed: NDArray) -> NDArray:
