@@ -487,11 +487,15 @@ def _noise(
     noise = np.where(shortest.any(axis=1), less, noise)
     unexplained = residual.copy()  # neither by a smooth f nor by an edge
     unexplained[:, ORDERS:] = np.fmin(residual[:, ORDERS:], at_edge)
-    return noise, chosen, _noise_of_shorter(np.where(changes, unexplained, 0.0))
+    return noise, chosen, _noise_of_shorter(np.where(changes, unexplained, 0.0), t)
 
 
-def _noise_of_shorter(residual: NDArray) -> NDArray:
-    """Return the largest noise in a row of samples that are shorter than those of each scale."""
+def _noise_of_shorter(residual: NDArray, t: NDArray) -> NDArray:
+    """
+    Return the largest noise in a row of samples that are shorter than those of each scale.
+
+    Rounding of x + t grows with t: where steps are farther apart than halves, so is the noise.
+    """
     count = T.noise_samples // 2
     squares = np.square(residual[:, ::-1])  # the shortest first
     squares[:, -ORDERS:] = 0.0  # of the longest nothing is predicted
@@ -499,7 +503,8 @@ def _noise_of_shorter(residual: NDArray) -> NDArray:
     sums[:, count:] -= sums[:, :-count].copy()
     rows = np.maximum.accumulate(np.sqrt(np.fmax(sums, 0.0) / count), axis=1)
     noise = np.zeros_like(residual)
-    noise[:, :-ORDERS] = rows[:, ::-1][:, ORDERS:]
+    apart = np.fmax(t[:, :-ORDERS] / t[:, ORDERS:] / 2.0**ORDERS, 1.0)
+    noise[:, :-ORDERS] = rows[:, ::-1][:, ORDERS:] * apart[:, :, None]
     return noise
 
 
