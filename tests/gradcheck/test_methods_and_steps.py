@@ -326,7 +326,7 @@ def test_steps_that_are_lost_in_the_noise_of_f_accuse_nobody(options, fast_mode)
     assert report.verdict == "INCONCLUSIVE"
 
 
-@pytest.mark.parametrize("options", [{"method": "3-point"}, {"method": "5-point"}])
+@pytest.mark.parametrize("options", [{}, {"method": "3-point"}, {"method": "5-point"}])
 @pytest.mark.parametrize("fast_mode", [False, True])
 def test_what_would_show_above_the_noise_is_wrong(options, fast_mode):
     options = {**options, "fast_mode": fast_mode, "raise_exception": False}
@@ -346,6 +346,13 @@ def test_steps_that_f_rounds_away_accuse_nobody(method):
     assert report.verdict == "INCONCLUSIVE"
     assert "f does not change within the steps that were passed" in report.reason
     assert "step=" not in str(report).split("next:")[1]
+
+
+@pytest.mark.parametrize("offset", [1e8, 1e14])
+def test_of_a_constant_rounding_may_hide_small_slopes(offset):
+    options = {"jac": lambda x: 1e-9 * sines(x), "raise_exception": False}
+    report = calipers.gradcheck(lambda x: (offset + 1e-9 * np.sin(x)) - offset, X, **options)
+    assert report.verdict in ("PASS", "INCONCLUSIVE")
 
 
 @pytest.mark.parametrize("method", ["2-point", "3-point", "5-point"])

@@ -21,6 +21,7 @@ from .adaptive import (
 from .agreement import FAIL, INCONCLUSIVE, Estimates, estimate, judge, opinions, with_noise
 from .function import Problem
 from .scales import FRACTIONS, MAX_SAMPLES, Samples, Scales, measure
+from .thresholds import THRESHOLDS
 
 
 class Table(NamedTuple):
@@ -51,12 +52,13 @@ class Table(NamedTuple):
         allowed: NDArray,
         natural: NDArray,
         resolution: float,
-        usual: Callable[[], NDArray],
+        usual: Callable[[], tuple[NDArray, float]],
     ) -> tuple[NDArray, NDArray]:
         """
         Return the verdicts of claims about entries, and which noise hides; see `agreement.judge`.
 
-        `usual` returns the noise of their outputs where all inputs change.
+        `usual` returns the noise of their outputs where all inputs change, inf of those that do
+        not, and the size of f.
         """
         width = self.width[k, at]
         s, m = self.scales.entries(k, at), self.estimates.entries(k, at)
@@ -66,9 +68,11 @@ class Table(NamedTuple):
         unsure = (hidden | (verdict == INCONCLUSIVE)) & (s.change == 0) & (claim != 0)
         if unsure.any() or ((verdict == FAIL) & (s.still > 0)).any():
             # Where f does not change, its noise is measured where all of x changes.
-            noise = (usual() / self.unit[at])[None]
-            s, m = with_noise(s, m, noise)
-            verdict, hidden = judge(s, m, *judged, noise)
+            noises, size = usual()
+            noise = (noises / self.unit[at])[None]
+            # Of what changes nowhere, rounding hides far less than the size of f.
+            most = np.where(np.isinf(noise), THRESHOLDS.negligible * size / self.unit[at], noise)
+            verdict, hidden = judge(*with_noise(s, m, noise), *judged, most)
         return verdict[0], hidden[0]
 
     @staticmethod

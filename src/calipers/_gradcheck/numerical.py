@@ -218,6 +218,11 @@ class FiniteDifferences:
             return both, 0
         return np.where(up >= down, np.fmin(length, up), -np.fmin(length, down)), 1
 
+    @property
+    def greatest(self) -> float:
+        """The largest output, or 1 if that is more: terms of f that cancel may be as large."""
+        return float(np.max(self.subject.sizes, initial=1.0))
+
     @cached_property
     def greatest_noise(self) -> NDArray:
         """
@@ -226,7 +231,7 @@ class FiniteDifferences:
         Of lower precision half of the digits are too few to tell, and so are the caller's steps: f
         may round x by more.
         """
-        half = self.eps**0.5 * float(np.max(self.subject.sizes, initial=1.0))
+        half = self.eps**0.5 * self.greatest
         tells = is_double(self.eps) and not self.coarse.is_explicit
         unknown = half if tells else np.inf
         return np.where(np.isinf(self.usual_noise), unknown, self.usual_noise)
@@ -243,8 +248,7 @@ class FiniteDifferences:
         gains = exact.gains(columns)
         if not gains.any():
             return np.zeros(values.shape)
-        # Terms that cancel may be as large as the largest output, or 1.
-        spacing = self.eps * float(np.max(self.subject.sizes, initial=1.0))
+        spacing = self.eps * self.greatest
         noise = np.where(values == 0, np.fmax(self.greatest_noise, spacing), self.greatest_noise)
         return np.asarray(THRESHOLDS.multiple * gains[:, None] * noise)
 
