@@ -177,7 +177,7 @@ def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray) -> NDArray:
     contradicted = np.take_along_axis(m.contradicted, best, axis=1)[:, 0]
     with np.errstate(invalid="ignore"):
         known = m.error <= np.fmax(eps**THRESHOLDS.first * np.abs(m.value), limit)
-    known &= ~contradicted & (m.gap == 0)
+    known &= ~contradicted & (m.gap == 0) & ~s.noisy
     return np.asarray((known | (s.change == 0)).all(axis=1))
 
 

@@ -121,8 +121,9 @@ def estimate(s: Scales) -> Estimates:
         kinks &= np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error
         kink = np.where(kinks, number, -1).max(axis=1)
         other_scale, other = _other_slope(s, off, others)
-        # Up to a kink f is on one line: it comes to the other by no more than their distance.
-        apart = jumps & (departure >= other[:, None] * s.span)
+        # From a kink on f leaves its line by less than their distance, as it is on it before.
+        before = np.concatenate((s.span[:, 1:], np.zeros_like(s.span[:, :1])), axis=1)
+        apart = jumps & (departure >= other[:, None] * (s.span - before / 2))
         scattered = apart.any(axis=1) & (kink < 0)
         # Jumps of the size of rounding are rounding: the derivative is the slope across them.
         jump = np.where(apart, departure, 0.0).max(axis=1)

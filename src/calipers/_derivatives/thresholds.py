@@ -36,7 +36,7 @@ class Thresholds:
         shorter scales, which are its error: 1 + 1/4 + 1/16 + ...
     abrupt : float
         Power of the growth of f's departure from a line, per halved step, by which the growth at
-        the next step is more only if f jumps: that of exp(exp(t)) is squared.
+        the next step is more only if f jumps: a departure as the sixth power of t comes to it.
     known : float
         Relative error up to which a slope by steps within |x| is known, so that longer ones may
         refine it.
@@ -86,7 +86,7 @@ class Thresholds:
     certain: float = 2.0
     telling: float = 0.1
     kink: float = 2.0
-    abrupt: float = 4.0
+    abrupt: float = 3.0
     known: float = 0.1
     visible: float = 8.0
     negligible: float = 2.0**-7
