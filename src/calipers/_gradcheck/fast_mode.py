@@ -1,6 +1,7 @@
 """fast_mode: compare products with random directions, and trace a wrong one to its entry."""
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -262,21 +263,26 @@ def _judged_column(
     number, entries = differences.part.start + column, outcome.entries
     if (number, d.name) in zip(entries.columns, entries.forms, strict=True):
         return FAIL
-    value, error, _ = differences.derivative(column)
+    sampled = differences.samples(column)
+    value, error = differences.derivative(column) if sampled is None else sampled.derivative()
     rows, analytic = column_of(d, number, value)
     size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
     allowed = rule.allowed(analytic, value[rows], size)
     finite = value[np.isfinite(value)]
     natural = max(float(size[0]), float(np.abs(finite).max(initial=0.0)))
-    verdict, _ = judge_value(rule, analytic, value[rows], error[rows], allowed, natural)
-    if not np.any(verdict == VERDICTS.index(FAIL)):
-        return PASS
-    wrong = verdict == VERDICTS.index(FAIL)
-    error = np.fmax(error, differences.noise_of(np.array([column]), value[None])[0])
-    wrong &= is_wrong(analytic, value[rows], error[rows], allowed)  # noise does not hide it
+    if sampled is None:
+        verdict, _ = judge_value(rule, analytic, value[rows], error[rows], allowed, natural)
+        wrong = verdict == VERDICTS.index(FAIL)
+        if wrong.any():
+            error = np.fmax(error, differences.noise_of(np.array([column]), value[None])[0])
+            wrong &= is_wrong(analytic, value[rows], error[rows], allowed)  # noise hides no others
+            verdict[~wrong & (verdict == VERDICTS.index(FAIL))] = VERDICTS.index(INCONCLUSIVE)
+    else:
+        usual = partial(differences.noise_at, rows)
+        verdict = sampled.judge(rows, analytic, allowed, natural, rule.rtol, usual)
+        wrong = verdict == VERDICTS.index(FAIL)
     if not wrong.any():
         return PASS
-    verdict[~wrong & (verdict == VERDICTS.index(FAIL))] = VERDICTS.index(INCONCLUSIVE)
     off, columns = np.abs(analytic - value[rows])[wrong], np.full(np.count_nonzero(wrong), column)
     tied = is_tied(differences, columns, rows[wrong], off, {column: value}, {column: error})
     if tied.all():

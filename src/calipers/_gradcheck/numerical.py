@@ -21,7 +21,7 @@ from .._derivatives.fixed_step_error import (
 )
 from .._derivatives.function import Problem
 from .._derivatives.precision import in_its_format
-from .._derivatives.sampled import SampledColumns, noise_along
+from .._derivatives.sampled import SampledColumn, SampledColumns, noise_along
 from .._derivatives.steps import (
     ADAPTIVE,
     COMPLEX_STEP,
@@ -277,11 +277,25 @@ class FiniteDifferences:
         run_parts(work, count, store, way.workers, Progress(False, 0), checkpoint)
         return outs
 
-    def derivative(self, column: int) -> tuple[NDArray, NDArray, Any]:
-        """Return the derivative along a column, its errors, and the state of its extrapolation."""
+    def derivative(self, column: int) -> tuple[NDArray, NDArray]:
+        """Return the derivative along a column, and its errors."""
         values, errors, states = run(self.exact, 1, start=column)
         self.calls += int(states["calls"].sum())
-        return values[0], errors[0], states[0]
+        return values[0], errors[0]
+
+    def samples(self, column: int) -> SampledColumn | None:
+        """Return samples of f along a column, if derivatives are extrapolated from such."""
+        exact = self.refinement.exact
+        if not isinstance(exact, SampledColumns):
+            return None
+        sampled = SampledColumn(exact, column)
+        self.calls += sampled.calls
+        return sampled
+
+    def noise_at(self, rows: NDArray) -> tuple[NDArray, float]:
+        """Return the usual noise of some outputs, and the size of f up to which rounding hides."""
+        # In single precision, offsets of a million times the signal are common, and hide it.
+        return self.usual_noise[rows], self.greatest if is_double(self.eps) else np.inf
 
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative along v, and its joint errors."""

@@ -6,7 +6,6 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from .._core.dtypes import is_double
 from .._core.protocols import NDArray
 from .._derivatives.sampled import SampledColumns, Table
 from .columns import select_columns
@@ -199,16 +198,10 @@ class RefinedColumns:
                 allowed = rule.allowed(claim, value, self.floor[group[k], rows])
                 natural = self._natural[group[k], rows]
                 judged = claim, allowed, natural, rule.rtol
-                usual = partial(self._usual_noise, rows)
+                usual = partial(self.differences.noise_at, rows)
                 verdict, hidden = table.judge(k, at, *judged, usual)
                 verdicts[name][group[k], rows] = verdict
                 entries.hidden += int(np.count_nonzero(hidden))
-
-    def _usual_noise(self, rows: NDArray) -> tuple[NDArray, float]:
-        differences = self.differences
-        # In single precision, offsets of a million times the signal are common, and hide it.
-        greatest = differences.greatest if is_double(differences.eps) else np.inf
-        return differences.usual_noise[rows], greatest
 
     def _amend(
         self,
