@@ -474,14 +474,14 @@ class TestHidden:
         assert verdict(self.constant(), SPACING, resolution=0.0) == (PASS, True)
 
     def test_constant_at_a_few_spacings_only_says_nothing(self):
-        s = self.constant(still=1e-9, change=1.0)
+        s = table([1e-3] + [0.0] * 5, 1e-5, still=1e-9)
         assert verdict(s, 0.0, resolution=0.0) == (INCONCLUSIVE, False)
 
     def test_f_is_nothing_but_noise(self):
-        s = table(1e-15, 2e-15, change=4 * SPACING)
+        s = table(1e-15, 2e-15)
         assert verdict(s, -1e-15, 0.0, natural=1e-15) == (PASS, True)
         assert verdict(s, 1e-13, 0.0, natural=1e-15) == (FAIL, False)
-        s = table(1e-15, 2e-15, change=100 * SPACING)
+        s = table([1e-13] + [1e-15] * 5, 2e-15)
         assert verdict(s, -1e-15, 0.0, natural=1e-15) == (INCONCLUSIVE, False)
 
     def test_a_claim_is_not_accused_of_less_than_a_spacing(self):
@@ -501,8 +501,9 @@ class TestHidden:
         assert verdict(s, 1e-8, 1e-10, natural=1e-9) == (PASS, True)
 
     def test_entries_that_are_measured_are_not_hidden(self):
-        assert verdict(table(0.0, 1e-9), 0.0) == (PASS, False)
-        assert verdict(table(0.0, 1e-9), 0.0, 1e-12) == (PASS, False)
+        s = table(0.0, 1e-9, departure=(STEPS**2, 0 * STEPS))
+        assert verdict(s, 0.0) == (PASS, False)
+        assert verdict(s, 0.0, 1e-12) == (PASS, False)
 
 
 class TestNotFinite:

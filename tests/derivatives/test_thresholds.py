@@ -90,7 +90,7 @@ def suffices(value, error):
 
 def constant(share):
     """Return the verdict of 0 where f does not change within a share of the threshold."""
-    s = table(0.0, 1e-5, still=share * 2.0**-26)
+    s = table([1e-3] + [0.0] * 5, 1e-5, still=share * 2.0**-26)
     return verdict(s, 0.0, resolution=0.0)[0]
 
 

@@ -372,8 +372,13 @@ def _is_invisible(
     constant = (s.still >= T.constant * s.inner) & (_hidden_change(s) > T.noisy * s.rounding)
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
     noise = T.visible * s.noise
-    only_noise = (s.change <= noise) & np.isfinite(m.error) & (s.still < T.constant * s.inner)
-    only_noise &= np.abs(claim - m.value) <= T.certain * m.error
+    # Where no scale shows anything of f, none shows that its slopes converge slowly.
+    most = T.certain * s.error
+    change = np.fmax(np.abs(s.odd), np.abs(s.even) / 2)  # the even part is noisier by sqrt(3)
+    level = (np.abs(s.slope) <= most) & (change <= most * s.span)
+    only_noise = (level | np.isinf(s.error)).all(axis=1) & (s.still < T.constant * s.inner)
+    error = np.where(np.isinf(m.error), _take(s.error, m.scale), m.error)
+    only_noise &= np.isfinite(error) & (np.abs(claim - m.value) <= T.certain * error)
     constant |= only_noise & (np.abs(claim) * s.inner <= noise)
     slope = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
     within = np.where(s.t <= s.inner[:, None], np.abs(s.even) + np.abs(s.odd), 0.0)
