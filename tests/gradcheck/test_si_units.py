@@ -175,7 +175,7 @@ def test_a_slope_that_rounding_hides_is_not_wrong(name, fast_mode):
     assert right.verdict in ("PASS", "INCONCLUSIVE")
     assert checked(f, np.array([x]), jac=lambda x: jac + 1e-8).verdict != "PASS"
     found = calipers.differentiate(f, np.array([x]))
-    assert abs(found.value[0, 0] - slope) <= found.error[0, 0] < 1e-12
+    assert abs(found.value[0, 0] - slope) <= 2 * found.error[0, 0] < 1e-12
 
 
 @modes
