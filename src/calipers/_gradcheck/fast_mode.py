@@ -121,12 +121,18 @@ class Probe:
         analytic, terms = self._analytic(exact.astype(float))
         self.any_slope |= bool(np.any(terms))
         natural = self._natural_sizes(exact)
+        if analytic.shape == () and terms == 0:
+            # Of a derivative that is not 0 random cotangents make no product of 0.
+            analytic = terms = np.zeros(value.shape)
         rounding, contracted = _ROUNDING, analytic.shape == ()
         if contracted:  # by the cotangent, too
             rounding, weights = _ROUNDING_OF_ALL, self._weights
             error, natural = (np.asarray(norm(weights * x)) for x in (error, natural))
             value = np.asarray(weights @ value)
-        self._cancels = contracted and bool(np.abs(value) < _CANCELS * terms)
+        self._cancels = contracted and bool(
+            np.abs(value) < _CANCELS * terms
+            or _MARGIN * error > THRESHOLDS.telling * np.abs(value)
+        )
         with np.errstate(all="ignore"):
             difference = np.abs(analytic - value)
             allowed = _MARGIN * error + min(rounding * differences.eps, self._resolution) * terms
