@@ -369,7 +369,9 @@ def _is_invisible(
     The former where f is constant; the latter compared with an entry of natural size, and claims of
     next to nothing with what f changes by within |x|.
     """
-    constant = (s.still >= T.constant * s.inner) & (_hidden_change(s) > T.noisy * s.rounding)
+    change = _hidden_change(s)
+    constant = (s.still >= T.constant * s.inner) & (change > T.noisy * s.rounding)
+    constant &= change > T.noisy * np.fmin(s.spacing, s.noise)  # or terms of 1 may hide it
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
     noise = T.visible * s.noise
     # Where no scale shows anything of f, none shows that its slopes converge slowly.
