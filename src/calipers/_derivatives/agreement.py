@@ -131,13 +131,16 @@ def estimate(s: Scales) -> Estimates:
         scale = np.where(rounded, other_scale, scale)
         value = np.where(rounded, _take(s.slope, scale), value)
         error = np.where(rounded, _take(s.error, scale), error)
+        # Where none is known across them, f is on the line of one rounding.
+        jump = jumps & (departure <= (T.noisy * s.spacing)[:, None])
+        lost = np.where(jump, departure / s.span, 0.0).max(axis=1)
         scattered &= ~rounded
         contradicted &= ~rounded[:, None]
         inside = s.t <= s.inner[:, None]
         remainder = _remainder(s, scale, inside)
         everywhere = np.ones_like(inside)
         beyond = 0.0 if known.all() else np.where(known, 0.0, _remainder(s, scale, everywhere))
-        for more in _excess(s, value, scale), remainder, beyond:
+        for more in _excess(s, value, scale), remainder, beyond, lost:
             error = np.where(rounded, error, np.fmax(error, more))
         endless = np.isinf(remainder) & ~rounded
         error = np.where(scattered, np.fmax(error, other), error)
