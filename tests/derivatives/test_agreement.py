@@ -35,6 +35,7 @@ def table(
     inner=1.0,
     rounding=SPACING,
     spacing=SPACING,
+    lost=False,
     broken=False,
 ):
     """Return the scales of one output along one direction; by default f is on its slopes."""
@@ -64,6 +65,7 @@ def table(
         inner=by_output(inner),
         rounding=by_output(rounding),
         spacing=by_output(spacing),
+        lost=by_scale(np.broadcast_to(lost, t.shape)) > 0,
         broken=by_output(broken) > 0,
     )
 

@@ -105,12 +105,12 @@ def estimate(s: Scales) -> Estimates:
     number = np.arange(s.slope.shape[1])[None, :, None]
     with np.errstate(all="ignore"):
         contradicted = contradicted_scales(s.slope, s.error)
-        own = np.where(contradicted, np.inf, _with_kinks(s))
+        own = np.where(contradicted | s.lost, np.inf, _with_kinks(s))
         within = np.where(s.t <= s.inner[:, None], own, np.inf).argmin(axis=1)
         known = _take(own, within) <= T.known * np.abs(_take(s.slope, within))
         scale = _best(s, own, within, known)
         value, error = _take(s.slope, scale), _take(_with_kinks(s), scale)
-        error = np.where(_take(contradicted, scale), np.inf, error)
+        error = np.where(_take(contradicted | s.lost, scale), np.inf, error)
         off = np.abs(s.slope - value[:, None])
         longer = number < scale[:, None]
         others = longer & (off > s.error + _take(s.error, scale)[:, None])
@@ -341,7 +341,7 @@ def _is_refuted(
     supports, excludes = opinions(away, s.error, limit, off[:, None])
     # Beyond |x| f may be another function: what shorter scales contradict there is no support.
     supports &= ~(m.contradicted & (s.t > s.inner[:, None]))
-    excludes &= ~m.contradicted & np.isfinite(s.error)
+    excludes &= ~(m.contradicted | s.lost) & np.isfinite(s.error)
     wrong = (off > allowed + T.certain * m.error) & _take(_neighbours(excludes), m.scale)
     # Where f does not change within |x|, the noise that it has elsewhere may hide the change.
     unmoved = s.still >= np.fmin(np.fmax.reduce(s.t, axis=1), s.inner / 2)

@@ -67,6 +67,8 @@ class Scales:
         The spacing of f(x).
     spacing : ndarray
         That of the largest output, or of 1: terms that cancel may be as large.
+    lost : ndarray of bool, (directions, scales, outputs)
+        Whether f is nothing but noise at shorter steps: it may vary there faster than they show.
     broken : ndarray of bool
         Whether f jumps at x, or is finite on one side of x only, or next to x but not there.
     """
@@ -86,6 +88,7 @@ class Scales:
     inner: NDArray
     rounding: NDArray
     spacing: NDArray
+    lost: NDArray
     broken: NDArray
 
     def times(self, unit: NDArray) -> "Scales":
@@ -271,9 +274,10 @@ def measure(
         noisy = noise > T.noisy * eps * np.fmax(size, largest)
         # Where f is nothing but noise, it may as well vary faster than any step shows.
         changes = np.fmax.reduce(np.where(finite, change, 0.0), axis=1)
-        lost = np.fmax(size, changes) <= T.visible * noise
-        lost &= (still == 0) & (noise > T.noisy * eps * greatest / unit)
-        error = np.where(lost[:, None], np.inf, error)
+        shown, least_noise = np.fmax(noise[:, None], shorter), T.noisy * eps * greatest / unit
+        lost = (np.fmax(size, changes)[:, None] <= T.visible * shown) & (shown > least_noise)
+        lost = _cut(lost & (still == 0)[:, None], error)
+        error = np.where(lost.all(axis=1, keepdims=True), np.inf, error)
     return Scales(
         t=step[:, :count],
         span=span[:, :count],
@@ -290,6 +294,7 @@ def measure(
         inner=inner[:, None],
         rounding=np.broadcast_to(eps * size, noise.shape),
         spacing=np.broadcast_to(eps * greatest / unit, noise.shape),
+        lost=lost,
         broken=_broken(step, above, below, base, eps, sided),
     )
 

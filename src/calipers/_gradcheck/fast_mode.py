@@ -130,8 +130,7 @@ class Probe:
             error, natural = (np.asarray(norm(weights * x)) for x in (error, natural))
             value = np.asarray(weights @ value)
         self._cancels = contracted and bool(
-            np.abs(value) < _CANCELS * terms
-            or _MARGIN * error > THRESHOLDS.telling * np.abs(value)
+            np.abs(value) < _CANCELS * terms or _MARGIN * error > THRESHOLDS.telling * np.abs(value)
         )
         with np.errstate(all="ignore"):
             difference = np.abs(analytic - value)
