@@ -78,7 +78,8 @@ class Estimates:
 
 def _take(a: NDArray, k: NDArray) -> NDArray:
     """Return one scale of each output."""
-    return np.take_along_axis(a, np.fmax(k, 0)[:, None], axis=1)[:, 0]
+    directions, outputs = k.shape
+    return np.asarray(a[np.arange(directions)[:, None], np.fmax(k, 0), np.arange(outputs)])
 
 
 def contradicted_scales(slope: NDArray, error: NDArray) -> NDArray:
@@ -105,11 +106,12 @@ def estimate(s: Scales) -> Estimates:
     number = np.arange(s.slope.shape[1])[None, :, None]
     with np.errstate(all="ignore"):
         contradicted = contradicted_scales(s.slope, s.error)
-        own = np.where(contradicted | s.lost, np.inf, _with_kinks(s))
+        with_kinks = _with_kinks(s)
+        own = np.where(contradicted | s.lost, np.inf, with_kinks)
         within = np.where(s.t <= s.inner[:, None], own, np.inf).argmin(axis=1)
         known = _take(own, within) <= T.known * np.abs(_take(s.slope, within))
-        scale = _best(s, own, within, known)
-        value, error = _take(s.slope, scale), _take(_with_kinks(s), scale)
+        scale = _best(s, own, within, known, with_kinks)
+        value, error = _take(s.slope, scale), _take(with_kinks, scale)
         error = np.where(_take(contradicted | s.lost, scale), np.inf, error)
         off = np.abs(s.slope - value[:, None])
         longer = number < scale[:, None]
@@ -148,7 +150,9 @@ def estimate(s: Scales) -> Estimates:
         return Estimates(value, error, scale, contradicted, kink, scattered, *gap_at_x(s), endless)
 
 
-def _best(s: Scales, error: NDArray, within: NDArray, known: NDArray) -> NDArray:
+def _best(
+    s: Scales, error: NDArray, within: NDArray, known: NDArray, with_kinks: NDArray
+) -> NDArray:
     """
     Return the scale of the least error.
 
@@ -156,9 +160,11 @@ def _best(s: Scales, error: NDArray, within: NDArray, known: NDArray) -> NDArray
     |x|, or if f is straight there as far as its noise shows, and well known where it is not.
     """
     best = error.argmin(axis=1)
+    if known.all():
+        return np.asarray(best)
     change = _take((np.abs(s.even) + np.abs(s.odd)) / s.span, best)
     clear = (_take(s.error, best) <= T.known * change) | (s.change <= T.visible * s.noise)
-    return np.asarray(np.where(known | (clear & _is_straight(s, best)), best, within))
+    return np.asarray(np.where(known | (clear & _is_straight(s, best, with_kinks)), best, within))
 
 
 def _with_kinks(s: Scales) -> NDArray:
@@ -172,12 +178,12 @@ def _with_kinks(s: Scales) -> NDArray:
     return s.error + np.where(s.t > s.inner[:, None], np.fmax(gap, shorter), 0.0)
 
 
-def _is_straight(s: Scales, scale: NDArray) -> NDArray:
+def _is_straight(s: Scales, scale: NDArray, with_kinks: NDArray) -> NDArray:
     """Return True where f within |x| is on the line of a longer scale."""
     inside = s.t <= s.inner[:, None]
     noise = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
     off = np.abs(s.odd - _take(s.slope, scale)[:, None] * s.span)
-    error = _take(_with_kinks(s), scale)[:, None]
+    error = _take(with_kinks, scale)[:, None]
     return np.asarray(((off <= noise + error * s.span) | ~inside).all(axis=1))
 
 
@@ -237,23 +243,26 @@ def _remainder(s: Scales, scale: NDArray, looked: NDArray) -> NDArray:
     few longer ones to the noise, the remaining changes are a geometric series, and infinite if it
     is 0 or less. Only the scales `looked` at count: beyond |x| f may be a different function.
     """
-    looked = looked[:, :-1]
-    sides = (s.odd - s.even) / s.span, (s.odd + s.even) / s.span
-    return np.asarray(np.fmax(*(_remainder_of(side, s, scale, looked) for side in sides)))
-
-
-def _remainder_of(slopes: NDArray, s: Scales, scale: NDArray, looked: NDArray) -> NDArray:
-    """Return the remaining changes of one-sided differences."""
-    change = np.abs(slopes[:, 1:] - slopes[:, :-1])
-    hidden = T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span[:, 1:]
-    t, halvings = s.t[:, :-1], np.log2(s.t[:, :-1] / s.t[:, 1:])
+    count = scale.shape[1]
+    # Outputs to the left, then to the right.
+    t, span, looked = (np.tile(a, 2) if a.shape[2] > 1 else a for a in (s.t, s.span, looked))
+    slopes = np.concatenate((s.odd - s.even, s.odd + s.even), axis=2) / span
+    noise = np.tile(np.fmax(s.noise, s.rounding), 2)
+    change, hidden = (
+        np.abs(slopes[:, 1:] - slopes[:, :-1]),
+        T.visible * noise[:, None] / span[:, 1:],
+    )
+    t, halvings = t[:, :-1], np.log2(t[:, :-1] / t[:, 1:])
     rate = np.fmax(change, hidden) / halvings  # noise may hide that slopes still change
     power = np.log2(rate[:, :-1] / rate[:, 1:]) / halvings[:, :-1]
+    scale = np.tile(scale, 2)
     number = np.arange(rate.shape[1])[None, :, None] - scale[:, None]
-    looked = looked & (number >= -2 * T.in_a_row)
+    looked = looked[:, :-1] & (number >= -2 * T.in_a_row)
     seen = looked & (change > hidden)
     persistent = ((power < T.smooth) | ~looked[:, :-1] | np.isnan(power)).all(axis=1)
     persistent &= (seen[:, 1:] & seen[:, :-1]).sum(axis=1) >= T.in_a_row
+    if not persistent.any():
+        return np.zeros((len(scale), count))
     first, last = seen.argmax(axis=1), seen.shape[1] - 1 - seen[:, ::-1].argmax(axis=1)
     middle, steps = (first + last) // 2, np.broadcast_to(t, rate.shape)
 
@@ -266,7 +275,8 @@ def _remainder_of(slopes: NDArray, s: Scales, scale: NDArray, looked: NDArray) -
     exponent, unsure = power_between(middle, last)
     persistent &= exponent <= longer + T.telling
     total = _take(change, np.fmin(scale, change.shape[1] - 1)) / (1 - 2.0**-exponent)
-    return np.where(persistent, np.where(exponent > unsure, total, np.inf), 0.0)
+    total = np.where(persistent, np.where(exponent > unsure, total, np.inf), 0.0)
+    return np.asarray(np.fmax(total[:, :count], total[:, count:]))
 
 
 def gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
