@@ -133,7 +133,7 @@ class Samples(NamedTuple):
 
 def _shifted(a: NDArray, size: int) -> list[NDArray]:
     """Return the first to the last of consecutive elements of axis 1, an array for each."""
-    count = a.shape[1] - size + 1
+    count = max(0, a.shape[1] - size + 1)
     return [a[:, k : k + count] for k in range(size)]
 
 
@@ -245,7 +245,8 @@ def measure(
         d, e = odd / span, even / step
         u = t if sided else t * t
         sizes = np.where(finite, np.fmax(np.fmax(np.abs(above), np.abs(below)), np.abs(base)), 0.0)
-        noise, chosen, shorter = _noise(t, span, d, e, u, change, finite, few, sided, power)
+        about = t, span, d, e, u, change, finite, inner[:, None, None]
+        noise, chosen, shorter, lasting = _noise(*about, few, sided, power)
         dead = np.asarray(~chosen.any(axis=1))
         there = np.where(chosen, sizes, 0.0).max(axis=1)
         unmoved = np.logical_and.accumulate(((change == 0) | np.isnan(step))[:, ::-1], axis=1)
@@ -257,8 +258,17 @@ def measure(
             seen = np.where((change > 0) & (step > still[:, None]), change, 0.0)
             last = seen.shape[1] - 1 - (seen[:, ::-1] > 0).argmax(axis=1)
             quantum = np.take_along_axis(seen, last[:, None], axis=1)[:, 0]
-            noise = np.where(flat, np.fmin(noise, T.rounding * quantum), noise)
+            # If several roundings are added up, that may be much less than others.
+            most = np.fmax(T.rounding * quantum, lasting)
+            noise = np.where(flat, np.fmin(np.fmax(noise, lasting), most), noise)
+        changes = np.fmax.reduce(np.where(finite, change, 0.0), axis=1)
         size = np.abs(base)
+        if dead.any():
+            # Where f is defined on one side only, its changes show at least how coarse it may be.
+            aside = np.where(~finite & (change > 0), change, np.inf).min(axis=1)
+            one_sided = dead & np.isfinite(aside)
+            noise = np.where(one_sided, np.fmin(aside, _SINGLE_EPS * size), noise)
+            changes = np.where(one_sided, aside, changes)
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
         noise = _floored(noise, dead, size, eps * greatest / unit, parts)
@@ -273,7 +283,6 @@ def measure(
         largest = np.where(within, change, 0.0).max(axis=1, initial=0)
         noisy = noise > T.noisy * eps * np.fmax(size, largest)
         # Where f is nothing but noise, it may as well vary faster than any step shows.
-        changes = np.fmax.reduce(np.where(finite, change, 0.0), axis=1)
         shown, least_noise = np.fmax(noise[:, None], shorter), T.noisy * eps * greatest / unit
         lost = (np.fmax(size, changes)[:, None] <= T.visible * shown) & (shown > least_noise)
         lost = _cut(lost & (still == 0)[:, None], error)
@@ -418,15 +427,17 @@ def _noise(
     u: NDArray,
     change: NDArray,
     finite: NDArray,
+    inner: NDArray,
     few: bool,
     sided: bool,
     power: int,
-) -> tuple[NDArray, NDArray, NDArray]:
+) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     """
     Return the noise of f, and at which steps it was measured: at none where f does not change.
 
-    Last comes the largest noise at shorter steps than each: f is noisier there where it is rounded
-    alike at the shortest ones, as exp(x) in exp(x) - 1 - x.
+    Then comes the largest noise at shorter steps than each: f is noisier there where it is rounded
+    alike at the shortest ones, as exp(x) in exp(x) - 1 - x. Last comes what several steps in a row
+    show where f stands still at the shortest ones.
 
     It is what the longer steps do not predict at the shortest ones at which f changes, where a
     smooth f is straight. Steps at which f does not change say nothing: its rounding may hide them.
@@ -485,14 +496,31 @@ def _noise(
     )
     noise = np.where(at_edge_only, edge, rms(chosen))
     if few:
-        return noise, chosen, np.zeros_like(residual)
+        return noise, chosen, np.zeros_like(residual), np.zeros_like(noise)
+    unexplained = residual.copy()  # neither by a smooth f nor by an edge
+    unexplained[:, ORDERS:] = np.fmin(residual[:, ORDERS:], at_edge)
+    unexplained = np.where(changes, unexplained, 0.0)
     # Where f still bends at the longer ones, the shorter ones say less.
     shortest = chosen & (order <= T.noise_samples // 2)
     less = np.fmin(noise, T.few_samples * rms(shortest))
     noise = np.where(shortest.any(axis=1), less, noise)
-    unexplained = residual.copy()  # neither by a smooth f nor by an edge
-    unexplained[:, ORDERS:] = np.fmin(residual[:, ORDERS:], at_edge)
-    return noise, chosen, _noise_of_shorter(np.where(changes, unexplained, 0.0), t)
+    # Longer steps may jump over what f does.
+    near = (order <= N_PROBES * T.noise_samples) & (step <= inner)
+    lasting = np.where(flat, _lasting(np.where(near, unexplained, 0.0)), 0.0)
+    return noise, chosen, _noise_of_shorter(unexplained, t), lasting
+
+
+def _lasting(residual: NDArray) -> NDArray:
+    """
+    Return the noise that all but one of several samples in a row show at least, or 0.
+
+    What a smooth f leaves shrinks with the step, and what a feature of f does shows at few steps.
+    """
+    rows = _shifted(residual[:, ORDERS:], T.noise_samples)
+    if not rows[0].shape[1]:
+        return np.zeros(residual[:, 0].shape)
+    second = np.partition(np.stack(rows), 1, axis=0)[1]
+    return np.asarray(T.few_samples * second.max(axis=1, initial=0))
 
 
 def _noise_of_shorter(residual: NDArray, t: NDArray) -> NDArray:
