@@ -11,7 +11,7 @@ import numpy as np
 from .._core.dtypes import as_real_vector, least_normal
 from .._core.protocols import NDArray
 from .._execution.tasks import Buffers
-from .._kernels.differences import BOUNDED, CONVERGED, EXCLUDED, NOISY
+from .._kernels.differences import BOUNDED, CONVERGED, EXCLUDED
 from .._kernels.gradcheck import AT_POINTS
 from .agreement import Estimates, estimate
 from .fixed_step import Evaluator, note_coordinate
@@ -107,7 +107,7 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
     states["length"] = length
     states["limit"] = np.where(fits, limit, 0.0)
     states["top"] = np.fmin(top, 2 * limit)
-    status = np.where(fits, NOISY if steps.narrow else CONVERGED, BOUNDED)
+    status = np.where(fits, CONVERGED, BOUNDED)
     states["status"] = np.where(length > 0, status, EXCLUDED)
     states["one_sided"][~fits] = 0
     return states
@@ -386,8 +386,6 @@ class ExtrapolatedColumns:
         with self.evaluator(columns, states) as evaluate:
             about = self.steps.eps, problem.parts
             extrapolate(problem.base, evaluate, outs, *about, least=problem.noise)
-        if self.steps.is_error_unknown:
-            outs[1][:] = np.inf
 
     @contextmanager
     def evaluator(self, columns: NDArray, states: NDArray) -> Iterator[Evaluate]:

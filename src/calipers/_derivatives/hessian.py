@@ -93,7 +93,7 @@ def hessian_from_values(problem: Problem, options: Options) -> tuple[NDArray, ND
     one = pairs.states
     outs = np.full((n, n), np.nan), np.full((n, n), np.inf), np.zeros((n, n), np.int8)
     value, error, met = outs
-    calls = 1 + steps.calls + _run(pairs, outs, options)
+    calls = 1 + _run(pairs, outs, options)
     begun = np.where(one["one_sided"] != 0, BOUNDED, one["status"]).astype(np.int8)
     status = np.maximum(begun, met.max(axis=0, initial=0))
     gaps, tried = _curvature_gaps(pairs)

@@ -1,7 +1,7 @@
 """Samples of f along coordinates, and the scales and estimates that they give."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,18 +53,25 @@ class Table(NamedTuple):
         natural: NDArray,
         resolution: float,
         usual: Callable[[], tuple[NDArray, float]],
+        rounded: Callable[[], NDArray],
     ) -> tuple[NDArray, NDArray]:
         """
         Return the verdicts of claims about entries, and which noise hides; see `agreement.judge`.
 
         `usual` returns the noise of their outputs where all inputs change, inf of those that do
-        not, and the size of f.
+        not, and the size of f. `rounded` returns which of them are in few bits: that these stand
+        still is no evidence of a slope of 0.
         """
         width = self.width[k, at]
         s, m = self.scales.entries(k, at), self.estimates.entries(k, at)
         claim, allowed, natural = ((each * width)[None] for each in (claim, allowed, natural))
-        judged = claim, allowed, natural, resolution
-        verdict, hidden = judge(s, m, *judged, np.zeros((1, len(k))))
+        judged, none = (claim, allowed, natural, resolution), np.zeros((1, len(k)))
+        verdict, hidden = judge(s, m, *judged, none)
+        nothing = np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
+        standing = nothing & (s.change > 0) & (s.still > 0) & (hidden | (verdict == INCONCLUSIVE))
+        if standing.any():
+            s = replace(s, still=np.where(standing & rounded(), 0.0, s.still))
+            verdict, hidden = judge(s, m, *judged, none)
         unsure = (hidden | (verdict == INCONCLUSIVE)) & (s.change == 0) & (claim != 0)
         if unsure.any() or ((verdict == FAIL) & (s.still > 0)).any():
             # Where f does not change, its noise is measured where all of x changes.
@@ -178,6 +185,7 @@ class SampledColumn:
         natural: float,
         resolution: float,
         usual: Callable[[], tuple[NDArray, float]],
+        rounded: Callable[[], NDArray],
     ) -> NDArray:
         """Return the verdicts of claims about some outputs; see `Table.judge`."""
         table = self._table(rows)
@@ -185,23 +193,42 @@ class SampledColumn:
             return np.full(len(rows), INCONCLUSIVE, np.int8)
         at = np.searchsorted(table.outputs, rows)
         sizes = allowed, np.full(len(rows), natural)
-        return table.judge(np.zeros(len(rows), int), at, claim, *sizes, resolution, usual)[0]
+        where = np.zeros(len(rows), int), at
+        return table.judge(*where, claim, *sizes, resolution, usual, rounded)[0]
 
 
-def noise_along(base: NDArray, evaluate: Evaluate, eps: float, side: int = 0) -> NDArray:
+class Noise(NamedTuple):
     """
-    Return the noise of outputs along one direction, in units of its length; inf of constants.
+    The noise of outputs along one direction, inf of constants, and their largest changes.
+
+    `noisy` is whether that is more than rounding, and `still` the longest step without a change.
+    """
+
+    noise: NDArray
+    change: NDArray
+    still: NDArray
+    noisy: NDArray
+
+
+def noise_along(
+    base: NDArray, evaluate: Evaluate, eps: float, side: int = 0, briefly: bool = True
+) -> Noise:
+    """
+    Return the noise of outputs along one direction.
 
     f is called on both sides of x, or on one: `side` is 1.
     """
-    noise, state = np.full(base.size, np.inf), np.zeros(1, STATE)
+    state, size = np.zeros(1, STATE), base.size
+    found = Noise(np.full(size, np.inf), np.zeros(size), np.zeros(size), np.zeros(size, bool))
     state["length"], state["limit"], state["top"], state["one_sided"] = 1.0, np.inf, 1.0, side
     state["grain"] = eps
-    for part in survey(base, evaluate, state, eps, briefly=True):
-        changing = part.scales.change[0] > 0
-        unit = 1.0 if part.unit is None else part.unit
-        noise[part.outputs[changing]] = (part.scales.noise[0] * unit)[changing]
-    return noise
+    for part in survey(base, evaluate, state, eps, briefly=briefly):
+        s, unit = part.scales, 1.0 if part.unit is None else part.unit
+        changing = s.change[0] > 0
+        rows = s.noise[0] * unit, s.change[0] * unit, s.still[0], s.noisy[0]
+        for values, row in zip(found, rows, strict=True):
+            values[part.outputs[changing]] = row[changing]
+    return found
 
 
 def steps_between(least: float, longest: float, most: int) -> NDArray:

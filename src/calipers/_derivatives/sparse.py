@@ -20,7 +20,6 @@ from .compressed import ColorDifferences, ExtrapolatedColors, SharedScratch
 from .fixed_step import require_steps
 from .function import REAL, Problem
 from .options import Options
-from .precision import in_the_format_of_x
 from .solve import steps_of
 from .sparsity import EntriesByColor, Pattern, UnexpectedRows, detect, verify
 from .steps import METHODS, Steps
@@ -121,8 +120,8 @@ class PreparedSparse:
         calls: int,
     ) -> None:
         self.pattern, self.steps, self.options = pattern, steps, options
-        self._check, self._calls = check, calls + steps.calls
-        self._reused, self._format_checked = reused, False
+        self._check, self._calls = check, calls
+        self._reused = reused
         self._spare: list[SharedScratch] = []
 
     def needs_base(self, problem: Problem) -> bool:
@@ -338,30 +337,7 @@ class PreparedSparse:
         report: Progress,
         unexpected: UnexpectedRows | None,
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        """Extrapolate; the first time, choose steps for the format that f rounds x to."""
-        *results, calls = self._extrapolated(problem, pattern, report, unexpected)
-        if not self._format_checked:
-            self._format_checked = True
-            # A zero entry of the pattern may come from a piecewise constant f.
-            steps = in_the_format_of_x(problem, self.steps, unsure=not results[0].all())
-            calls += steps.calls
-            if steps.narrow != self.steps.narrow:
-                self.steps = steps
-                *results, more = self._extrapolated(
-                    problem, pattern, report, unexpected, keep=False
-                )
-                calls += more
-        data, errors, points, status = results
-        return data, errors, points, status, calls
-
-    def _extrapolated(
-        self,
-        problem: Problem,
-        pattern: Pattern,
-        report: Progress,
-        unexpected: UnexpectedRows | None,
-        keep: bool = True,
-    ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
+        """Extrapolate by colors."""
         coloring = pattern.coloring
         by_column = initial_states(problem, self.steps)
         usable = by_column["limit"] > 0
@@ -403,7 +379,7 @@ class PreparedSparse:
                 data[chosen] = values[where] / directions[j]
                 error[chosen] = errors[where] / lengths[j]
 
-        checkpoint = Checkpoint.of(self.options.checkpoint) if keep else None
+        checkpoint = Checkpoint.of(self.options.checkpoint)
         run_parts(work, coloring.count, store, self.options.workers, report, checkpoint)
         nowhere = ~usable[column]  # columns without a step
         data[nowhere], error[nowhere] = np.nan, np.inf

@@ -7,7 +7,7 @@ import numpy as np
 
 from .._core.arguments import brief
 from .._core.arrays import as_array
-from .._core.dtypes import FORMATS, as_real_vector, finfo, is_double
+from .._core.dtypes import as_real_vector, finfo, is_double
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._kernels.differences import TABULATE, StepRule, tabulate
@@ -54,7 +54,6 @@ _NONE = np.empty(0)
 _FEW_COORDINATES = 8  # coordinates that are tabulated without a kernel
 _TASK_COORDINATES = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
 _SMALL_X = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
-FEWEST_BITS = 7  # least fraction bits for which a step sequence has three levels
 _COMPLEX_STEP_FACTOR = 1e-20  # far below any length scale, far above the smallest number
 
 
@@ -72,15 +71,8 @@ class Steps:
     factor: float
     lows: NDArray
     highs: NDArray
-    eps: float  # of the format in which f computes
-    narrow: str  # that format if its precision is lower than that of f's results, or ""
-    calls: int  # of f that the choice of steps took
+    eps: float  # of the format of x and f(x)
     is_explicit: bool  # whether the caller passed step= or scale=
-
-    @property
-    def is_error_unknown(self) -> bool:
-        """Whether the format has too few bits for error estimates."""
-        return self.narrow != "" and FORMATS[self.narrow].fraction < FEWEST_BITS
 
     @property
     def central(self) -> NDArray:
@@ -180,7 +172,7 @@ def plan_steps(
             lengths = np.maximum(1.0, np.abs(as_real_vector(x)[::2]).astype(float))
         lengths, factor = lengths * factor, 1.0
     explicit = step is not None or scale is not None
-    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, "", 0, explicit)
+    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, explicit)
 
 
 def small_of(eps: float) -> float:

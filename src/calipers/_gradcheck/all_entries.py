@@ -93,6 +93,10 @@ def _by_products(
     if not products.confirm(sizes.rows, least, sums, taken, rule):
         return None
     for screening, marked in zip(screenings, marks, strict=True):
+        screening.find_rounded(marked)
+        if (marked == DOUBTED).any():
+            return None
+    for screening, marked in zip(screenings, marks, strict=True):
         _judge(screening, marked, entries, consistent=False)
     # Of columns that are left out nothing else is known.
     images = np.abs(products.images[:, ~taken]).max(axis=0, initial=0.0)
@@ -105,6 +109,8 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
     """Count the columns of one input that are clear, and refine and judge the others."""
     differences = screening.differences
     marks[differences.small & (marks != LEFT_OUT)] = DOUBTED
+    if screening.products is None:
+        screening.find_rounded(marks)
     taken = len(marks) - int(np.count_nonzero(marks == LEFT_OUT))
     entries.left_out += len(marks) - taken
     doubtful = np.flatnonzero(marks == DOUBTED)

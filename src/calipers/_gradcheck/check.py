@@ -14,12 +14,13 @@ from .._core.arguments import warn
 from .._core.dtypes import SPACINGS
 from .._core.protocols import NDArray
 from .._derivatives.steps import COMPLEX_STEP
+from .._derivatives.thresholds import THRESHOLDS
 from .._execution.run import Progress
 from . import invariants
 from .adapt import CheckArguments
 from .all_entries import examine
 from .analytic import AnalyticDerivative
-from .basis_vectors import FEW_VECTORS
+from .basis_vectors import FEW_VECTORS, Rows
 from .calls import Call
 from .columns import Jacobian, Sizes, jacobian_of
 from .entry_rules import FAIL, PASS, Rule, default_resolution
@@ -105,21 +106,14 @@ class Check:
                 consistent, mismatches = self._adjoint(random)
             outcome.late += mismatches
             with np.errstate(all="ignore"):
-                sizes, eps = self._differences(steps, way, random, consistent)
+                sizes, every = self._compared(steps, way, random, consistent)
             for d in self.derivatives:  # needs the sizes of entries, which are known by now
                 assert d.first is not None
                 if d.form == "jac":
                     d.change = invariants.change_of_jacobian(d, d.first)
                     continue
                 rows = outcome.jacobians[d.name].unit_products if outcome.jacobians else None
-                late = invariants.late_results(d)
-                # Formats that f computes in do not count, nor those within the user's tolerance.
-                coarsest = 2 * self.rule.rtol if self.rule.share == 1 else 0.0
-                formats = [k for k, each in SPACINGS.items() if each > max(eps, coarsest)]
-                spacing = SPACINGS[formats[0]] if formats else np.inf
-                if rows is None or not invariants.is_linear(d, late, rows, self.rule.rtol, spacing):
-                    options = nondet_tol, self.rule, sizes, rows, eps, formats, late
-                    findings[d.name] += linearity(d, random, *options)
+                findings[d.name] += self._linearity(d, random, sizes, rows, every)
         except WrongFormError as wrong:
             others.append(str(wrong))
             outcome.jacobians, outcome.late = {}, []
@@ -148,19 +142,28 @@ class Check:
         if why is not None:
             self._outcome.undecided, self._outcome.entries = why, FlaggedEntries()
 
-    def _differences(
+    def _linearity(
         self,
-        steps: list[dict[str, Any]],
-        way: ExecutionPolicy,
+        d: AnalyticDerivative,
         random: np.random.Generator,
-        consistent: bool,
-    ) -> tuple[Sizes | None, float]:
-        """
-        Compare with differences; return the sizes of the Jacobians, and the largest eps in f.
-        """
-        sizes, every = self._compared(steps, way, random, consistent)
-        self._outcome.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
-        return sizes, max([self.subject.eps, *(look.eps for look in every)])
+        sizes: Sizes | None,
+        rows: Rows | None,
+        every: list[FiniteDifferences],
+    ) -> list[str]:
+        """Check that d is linear, up to the rounding of f, which is measured if it is not."""
+        rule, late, eps = self.rule, invariants.late_results(d), self.subject.eps
+        coarsest = 2 * rule.rtol if rule.share == 1 else 0.0  # within the user's tolerance
+        formats = [k for k, each in SPACINGS.items() if each > max(eps, coarsest)]
+        spacing = SPACINGS[formats[0]] if formats else np.inf
+        if rows is not None and invariants.is_linear(d, late, rows, rule.rtol, spacing):
+            return []
+        options = rule.noise, rule, sizes, rows
+        found = list(linearity(d, random, *options, eps, formats, late))
+        noise = max((one.relative_noise for one in every[:1] if found), default=eps)
+        if noise > THRESHOLDS.noisy * eps:
+            formats = [k for k in formats if SPACINGS[k] > noise]
+            found = list(linearity(d, random, *options, noise, formats, late))
+        return found
 
     def _compared(
         self,

@@ -283,8 +283,8 @@ def _judged_column(
             wrong &= is_wrong(analytic, value[rows], error[rows], allowed)  # noise hides no others
             verdict[~wrong & (verdict == VERDICTS.index(FAIL))] = VERDICTS.index(INCONCLUSIVE)
     else:
-        usual = partial(differences.noise_at, rows)
-        verdict = sampled.judge(rows, analytic, allowed, natural, rule.rtol, usual)
+        about = partial(differences.noise_at, rows), lambda: differences.rounded_outputs[rows]
+        verdict = sampled.judge(rows, analytic, allowed, natural, rule.rtol, *about)
         wrong = verdict == VERDICTS.index(FAIL)
     if not wrong.any():
         return PASS

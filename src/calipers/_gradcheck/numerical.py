@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import as_real_vector, is_double
+from .._core.dtypes import SPACINGS, as_real_vector, is_double
 from .._core.protocols import NDArray
 from .._derivatives.adaptive import NATURAL_LENGTH, ExtrapolatedColumns
 from .._derivatives.directions import jacobian_vector_product, slopes_along
@@ -20,8 +20,7 @@ from .._derivatives.fixed_step_error import (
     slopes_of,
 )
 from .._derivatives.function import Problem
-from .._derivatives.precision import in_its_format
-from .._derivatives.sampled import SampledColumn, SampledColumns, noise_along
+from .._derivatives.sampled import Noise, SampledColumn, SampledColumns, noise_along
 from .._derivatives.steps import (
     ADAPTIVE,
     COMPLEX_STEP,
@@ -46,6 +45,9 @@ _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two 
 _FEW_COLUMNS = 8
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
 _WITHIN = 4.0  # times a step; the noise of f is measured at a quarter of it and less
+_COARSEST = SPACINGS["bfloat16"]  # steps at which results in bfloat16 stand still
+# Multiples of x at which jumps show whether they are in proportion.
+_OTHER_SIZES = 2.0**-4, 2.0**4
 _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
 
 
@@ -188,7 +190,7 @@ class FiniteDifferences:
 
         with np.errstate(all="ignore"):
             try:
-                noise = noise_along(subject.base, displaced, self.eps, side if limited else 0)
+                noise = noise_along(subject.base, displaced, self.eps, side if limited else 0).noise
             except Exception:  # f may raise anything where it is not defined
                 return np.zeros(subject.base.size)
             shown = np.isfinite(noise)
@@ -236,6 +238,16 @@ class FiniteDifferences:
         unknown = half if tells else np.inf
         return np.where(np.isinf(self.usual_noise), unknown, self.usual_noise)
 
+    @cached_property
+    def relative_noise(self) -> float:
+        """The spacing of numbers that are rounded as f's results are, relative to their size."""
+        subject, noise = self.subject, self.usual_noise
+        known = np.isfinite(noise) & (subject.sizes > 0)
+        if not known.any():
+            return subject.eps
+        typical = float(np.median(noise[known] / subject.sizes[known]))
+        return max(subject.eps, THRESHOLDS.few_samples / THRESHOLDS.rounding * typical)
+
     def noise_of(self, columns: NDArray, values: NDArray) -> NDArray:
         """
         Return what noise of f makes of derivatives by fixed steps that repeating them may not show.
@@ -251,6 +263,73 @@ class FiniteDifferences:
         spacing = self.eps * self.greatest
         noise = np.where(values == 0, np.fmax(self.greatest_noise, spacing), self.greatest_noise)
         return np.asarray(THRESHOLDS.multiple * gains[:, None] * noise)
+
+    def unmoved_outputs(self, columns: NDArray) -> NDArray:
+        """Return which outputs do not change where columns move by the steps of screening."""
+        share = np.random.default_rng(0).uniform(0.5, 1.0, len(columns))
+        short = np.zeros(self.problem.coordinates)
+        short[columns] = share * self.steps[columns]
+        x = as_real_vector(self.problem.x).astype(float)
+        try:
+            values = self._at(x + np.repeat(short, self.problem.stride))
+        except Exception:  # f may raise anything where it is not defined
+            return np.zeros(self.problem.base.size, bool)
+        return np.asarray(values == self.problem.base)
+
+    @cached_property
+    def rounded_outputs(self) -> NDArray:
+        """See `rounded_along`, of all columns that have a step."""
+        return self.rounded_along(np.flatnonzero(self.steps > 0))
+
+    def rounded_along(self, columns: NDArray) -> NDArray:
+        """
+        Return which outputs stand still at short steps, as f computes in few bits.
+
+        They change by jumps at longer steps, and at a smaller or larger x by jumps that are in
+        proportion. Those of ``floor(x)`` are not.
+        """
+        problem, x = self.problem, as_real_vector(self.problem.x).astype(float)
+        none = np.zeros(problem.base.size, bool)
+        if self.coarse.is_explicit or not len(columns) or not np.isfinite(x).all():
+            return none
+        share = np.zeros(problem.coordinates)
+        share[columns] = np.random.default_rng(0).uniform(0.5, 1.0, len(columns))
+        direction = np.repeat(share, problem.stride) * np.where(x == 0, 1.0, x)
+
+        def noise(of: float, base: NDArray, briefly: bool = False) -> Noise:
+            def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+                return np.stack([self._at(of * (x + far * direction)) for far in t.tolist()]), t
+
+            return noise_along(base, displaced, self.eps, briefly=briefly)
+
+        base, rounded = problem.base.astype(float), ~none
+        with np.errstate(all="ignore"):
+            try:
+                for briefly in (True, False):
+                    found = noise(1.0, base, briefly)
+                    rounded &= (found.still > 0) & (found.still <= _COARSEST) & found.noisy
+                    if not rounded.any():
+                        return none
+                proportional = none.copy()
+                for of in _OTHER_SIZES:
+                    if proportional[rounded].all():
+                        break
+                    other = self._at(of * x)
+                    there = noise(of, other)
+                    for one, two in (np.abs(base), np.abs(other)), (found.change, there.change):
+                        ratio = (there.noise * one) / (found.noise * two)
+                        proportional |= np.abs(np.log(ratio)) <= np.log(THRESHOLDS.multiple)
+            except Exception:  # f may raise anything where it is not defined
+                return none
+            return rounded & proportional
+
+    def _at(self, numbers: NDArray) -> NDArray:
+        """Return f at other real numbers, clipped to the bounds."""
+        self.calls += 1
+        problem, steps = self.problem, self.coarse
+        if steps.lows.size:
+            numbers = np.clip(numbers, steps.lows, steps.highs)
+        return problem.at(numbers.astype(problem.x.real.dtype)).astype(float)
 
     def run_pass(self, work: Work, name: str, wanted: NDArray, store: StoreRows) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""
@@ -337,13 +416,8 @@ def plan_differences(
     bounds: Any,
     policy: ExecutionPolicy,
     batches: bool = True,
-    format_steps: Steps | None = None,
 ) -> FiniteDifferences:
-    """
-    Plan the steps for one input; f is called with `batches` of points if it supports them.
-
-    `format_steps` are steps for the format that f computes in, if it has been determined.
-    """
+    """Plan the steps for one input; f is called with `batches` of points if it supports them."""
     # Support is tried at points next to x, which bounds may exclude.
     problem = subject.problem(part, batches and bounds is None)
     problem.noise = subject.noise if subject.noise.any() else None
@@ -353,13 +427,7 @@ def plan_differences(
     if method == COMPLEX_STEP:
         inner, length = subject.complex_problem(part), None
     steps = _planned(subject, inner, method, length, scale, bounds, subject.eps)
-    if format_steps is not None:
-        steps = replace(steps, eps=format_steps.eps, narrow=format_steps.narrow)
-    elif method == ADAPTIVE:
-        steps = in_its_format(inner, steps)
-        subject.calls += steps.calls
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
-    coarse = replace(coarse, narrow=steps.narrow)
     small = _small(problem, steps.eps) & (step is None and scale is None)
     exact: ExtrapolatedColumns | RepeatedSteps | ComplexSteps
     if method == COMPLEX_STEP:

@@ -169,10 +169,20 @@ def _limit(table: ScaleTable) -> str:
     if not math.isfinite(best.error):
         return f"{source} is as large as its changes"
     text = f"{source} leaves an error of {best.error:.2g} at the best step ({step})"
-    constant = list(takewhile(lambda row: row.slope == 0, reversed(table.rows)))
-    if len(constant) >= _CONSTANT and best.slope != 0:
-        text += f", and f does not change at steps up to {_step(constant[-1])}"
+    if is_staircase(table):
+        *_, longest = _constant(table)
+        text += f", and f does not change at steps up to {_step(longest)}"
     return text
+
+
+def is_staircase(table: ScaleTable) -> bool:
+    """Return True if f does not change at the shortest steps, as where it computes in few bits."""
+    return len(_constant(table)) >= _CONSTANT and table.rows[table.best].slope != 0
+
+
+def _constant(table: ScaleTable) -> list[Scale]:
+    """Return the scales at which f does not change, the shortest first."""
+    return list(takewhile(lambda row: row.slope == 0, reversed(table.rows)))
 
 
 def grows(table: ScaleTable) -> bool:

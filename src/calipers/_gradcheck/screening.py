@@ -55,6 +55,8 @@ class Screening:
             differences.subject.sizes, differences.eps
         )
         self.jvp = _compiled_jvp(self.jacobians) if differences.compiled else None
+        # Outputs that stand still as f computes in few bits: where all columns move, and zero ones.
+        self._still = self._still_of_zeros = np.zeros(self.problem.base.size, bool)
         self._begin()
 
     @property
@@ -151,6 +153,31 @@ class Screening:
             screen.judge(start + first, right, left, status, part)
         marks[marks == VAGUE] = DOUBTED  # here f is not at hand
         self._spare.append(screen)
+
+    def find_rounded(self, marks: NDArray) -> None:
+        """Leave columns in doubt whose zeros may be due to rounding in f that hides all changes."""
+        differences = self.differences
+        moving = differences.steps > 0
+        zeros = self._zeros & moving
+        if (marks == DOUBTED).any() or zeros.all() or not self.sizes.rows.all():
+            still = differences.unmoved_outputs(np.flatnonzero(moving))
+            self._still = still & differences.rounded_outputs if still.any() else still
+        if zeros.any() and not zeros.all():
+            columns = np.flatnonzero(zeros)
+            self._still_of_zeros = differences.rounded_along(columns)
+        marks[self.is_rounded(slice(None)).any(axis=1) & (marks != LEFT_OUT)] = DOUBTED
+
+    @property
+    def _zeros(self) -> NDArray:
+        """Whether all entries of a column are 0, as far as is known."""
+        part = slice(self.differences.part.start, self.differences.part.stop)
+        if self.products is not None:
+            return np.asarray(~self.products.images[:, part].any(axis=0))
+        return np.asarray(self.sizes.columns[part] == 0)
+
+    def is_rounded(self, columns: slice | NDArray) -> NDArray:
+        """Return for each entry whether rounding in f may hide its slope, a row for each column."""
+        return np.asarray(self._still | (self._zeros[columns, None] & self._still_of_zeros))
 
     def rounding(self, rows: NDArray) -> NDArray:
         """Return what the terms of f's linear part are rounded by, or what f is off by if more."""

@@ -9,16 +9,25 @@ import numpy as np
 from .._core.dtypes import as_real_vector, is_double
 from .._core.protocols import NDArray
 from .._derivatives.steps import COMPLEX_STEP
+from .._derivatives.thresholds import THRESHOLDS
 from .analytic import AnalyticDerivative
 from .calls import Call, in_float64
 from .columns import Jacobian
-from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, default_resolution
+from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule
 from .flatten import Segment, segment_at
 from .function_at_point import FunctionAtPoint
 from .mistakes import BlockDiagnosis
 from .numerical import FiniteDifferences
 from .report_data import Entry, ScaleTable
-from .scale_table import contradiction, explanation, grows, has_kink, is_near_kink, kink
+from .scale_table import (
+    contradiction,
+    explanation,
+    grows,
+    has_kink,
+    is_near_kink,
+    is_staircase,
+    kink,
+)
 from .text import measured
 
 _MAX_ENTRIES = 100_000  # entries that a report can show one by one; more are counted
@@ -153,7 +162,6 @@ class CheckOutcome:
     findings: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)  # findings less severe than a wrong entry
     undecided: str | None = None  # why there is no verdict, apart from entries
-    narrow: str = ""  # the format that f computes in, if it is lower than that of its results
 
     @cached_property
     def verdict(self) -> str:
@@ -318,17 +326,16 @@ class CheckOutcome:
         if np.isnan(entry.numerical) and self._is_confined(entry):
             text = "bounds= leave no room for a difference there; step=0 excludes an element"
             return text, lambda call: call.text(bounds=None)
-        if self.narrow and self.narrow != np.dtype(np.float32).name:
-            text = f"f computes in {self.narrow}, which resolves too little: check it in float64"
-            return text, lambda _: ""
-        if self.narrow:
-            rtol = default_resolution(float(np.finfo(np.float32).eps))
-            text = f"f computes in {self.narrow}; rtol={rtol:g} is the default of float32"
-            return text, lambda call: call.text(rtol=rtol)
         if entry.analytic != 0 and self._is_constant_at_user_steps(entry.verdict):
             return _STANDS_STILL, lambda call: call.text(step=None, eps=None)
         text = "" if entry.scales is None else explanation(entry.scales)
         text = text or "f is noisy or varies too fast there"
+        if is_double(self.subject.eps) and entry.scales and is_staircase(entry.scales):
+            if entry.error > THRESHOLDS.rtol_single * abs(entry.numerical):
+                return f"{text}: it computes in few bits, check it in float64", lambda _: ""
+            rtol = THRESHOLDS.rtol_single
+            text = f"{text}; rtol={rtol:g} is the default of float32"
+            return text, lambda call: call.text(rtol=rtol)
         if not is_double(self.subject.eps):
             return f"{text}; try float64", lambda call: call.text(
                 inputs=call.each_input(in_float64)

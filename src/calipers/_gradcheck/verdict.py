@@ -75,6 +75,9 @@ class RefinedColumns:
             name: screening.doubtful_entries(self.columns, every, self.right, self.left) != 0
             for name, every in forms.items()
         }
+        rounded = screening.is_rounded(self.columns)
+        if rounded.any():
+            doubtful = {name: every | rounded for name, every in doubtful.items()}
         agrees = _agree(list(forms.values()), screening.rule, self.floor) if consistent else None
         start = _AT(INCONCLUSIVE)  # of columns without samples
         verdicts = {name: np.full(every.shape, start, np.int8) for name, every in forms.items()}
@@ -199,9 +202,14 @@ class RefinedColumns:
                 natural = self._natural[group[k], rows]
                 judged = claim, allowed, natural, rule.rtol
                 usual = partial(self.differences.noise_at, rows)
-                verdict, hidden = table.judge(k, at, *judged, usual)
+                rounded = partial(self._is_rounded, group[k], rows)
+                verdict, hidden = table.judge(k, at, *judged, usual, rounded)
                 verdicts[name][group[k], rows] = verdict
                 entries.hidden += int(np.count_nonzero(hidden))
+
+    def _is_rounded(self, k: NDArray, rows: NDArray) -> NDArray:
+        rounded = self.screening.is_rounded(self.columns[k])[np.arange(len(k)), rows]
+        return np.asarray(rounded | self.differences.rounded_outputs[rows])
 
     def _amend(
         self,
