@@ -287,6 +287,7 @@ def measure(
         lost = (np.fmax(size, changes)[:, None] <= T.visible * shown) & (shown > least_noise)
         lost = _cut(lost & (still == 0)[:, None], error)
         error = np.where(lost.all(axis=1, keepdims=True), np.inf, error)
+        jump = np.fmax(T.noisy * eps * greatest / unit, T.visible * least)
     return Scales(
         t=step[:, :count],
         span=span[:, :count],
@@ -304,7 +305,7 @@ def measure(
         rounding=np.broadcast_to(eps * size, noise.shape),
         spacing=np.broadcast_to(eps * greatest / unit, noise.shape),
         lost=lost,
-        broken=_broken(step, above, below, base, eps, sided),
+        broken=_broken(step, above, below, base, eps, sided, jump),
     )
 
 
@@ -347,9 +348,19 @@ def _known(values: NDArray, errors: NDArray, steps: NDArray, count: int) -> tupl
 
 
 def _broken(
-    step: NDArray, above: NDArray, below: NDArray, base: NDArray, eps: float, sided: bool
+    step: NDArray,
+    above: NDArray,
+    below: NDArray,
+    base: NDArray,
+    eps: float,
+    sided: bool,
+    rounding: NDArray,
 ) -> NDArray:
-    """Return where f is not continuous at x, as far as the shortest steps show."""
+    """
+    Return where f is not continuous at x, as far as the shortest steps show.
+
+    Jumps are larger than what terms that cancel may be rounded by.
+    """
     taken = np.isfinite(step)
     taken = taken & (np.cumsum(taken[:, ::-1], axis=1)[:, ::-1] <= T.noise_samples)
     count = np.fmax(taken.sum(axis=1), 1)
@@ -364,8 +375,9 @@ def _broken(
         for side, limit in zip((above, below), limits, strict=True):
             spread = spread + np.where(taken, np.abs(side - limit[:, None]), 0.0).max(axis=1)
         spread = spread + eps * np.fmax(np.abs(limits[0]), np.abs(limits[1]))
-        above_limit, below_limit = (np.abs(limit - base) > T.multiple * spread for limit in limits)
-        jumps = np.abs(limits[0] - limits[1]) > T.visible * spread
+        least = np.fmax(T.multiple * spread, rounding)
+        above_limit, below_limit = (np.abs(limit - base) > least for limit in limits)
+        jumps = np.abs(limits[0] - limits[1]) > np.fmax(T.visible * spread, rounding)
         jumps |= above_limit & below_limit
     return np.asarray(broken | (jumps & (count >= T.noise_samples) & (not sided)))
 

@@ -148,6 +148,18 @@ class FiniteDifferences:
         return np.ascontiguousarray(self.coarse.factor * whole)
 
     @cached_property
+    def terms(self) -> NDArray:
+        """The size of terms that f's results are sums of, as far as their rounding shows it."""
+        subject, noise = self.subject, self.usual_noise
+        largest = np.max(np.abs(subject.base), initial=1.0, where=np.isfinite(subject.base))
+        if subject.terms:  # f is a gradient: its natural size is 1 over that of x
+            x = as_real_vector(self.problem.x)
+            size = np.max(np.abs(x), initial=0.0, where=np.isfinite(x))
+            largest = np.fmax(largest, subject.terms) / (min(1.0, size) or 1.0)
+        is_rounding = noise <= THRESHOLDS.noisy * self.eps * largest
+        return np.fmax(subject.terms, np.where(is_rounding, noise, 0.0) / self.eps)
+
+    @cached_property
     def usual_noise(self) -> NDArray:
         """
         The noise of f's results where all numbers of all inputs change; inf if they do not.

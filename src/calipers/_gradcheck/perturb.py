@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from .._core.protocols import NDArray
+from .._derivatives.thresholds import THRESHOLDS
 from .analytic import AnalyticDerivative
 from .basis_vectors import unit_vector
 from .entry_rules import few_roundings
+from .flatten import largest_by_segment, moduli
 from .function_at_point import FunctionAtPoint
 
 Move = Callable[[NDArray], NDArray]
@@ -70,22 +72,38 @@ class Claims:
     derivatives: Sequence[AnalyticDerivative]
     random: np.random.Generator
 
-    def are_rounding(self, name: str, rows: NDArray, columns: NDArray, entries: NDArray) -> NDArray:
-        """
-        Return True for entries of a derivative that are a few roundings of what f is computed from.
+    def may_be_rounding(self, columns: NDArray, entries: NDArray) -> NDArray:
+        """Return True for entries that may be rounding of any terms that f shows."""
+        subject = self.derivatives[0].subject
+        largest = np.max(np.abs(subject.base), initial=1.0, where=np.isfinite(subject.base))
+        most = few_roundings(subject.eps) * THRESHOLDS.noisy * np.fmax(largest, subject.terms)
+        return np.asarray(np.abs(entries) * _lengths(subject)[columns] ** 2 <= most)
 
-        They vary from point to point, as rounding does.
+    def are_rounding(
+        self, name: str, rows: NDArray, columns: NDArray, entries: NDArray, terms: NDArray
+    ) -> NDArray:
+        """
+        Return True for entries of a derivative that may be all rounding.
+
+        Along x they change f by a few roundings of its `terms`, and they vary from point to point.
         """
         result = np.zeros(len(rows), bool)
         for d in self.derivatives:
-            terms = np.fmax(d.subject.natural, d.subject.terms)[rows]
-            small = np.abs(entries) <= few_roundings(d.subject.eps) * terms
-            (which,) = np.nonzero(small & (entries != 0))
+            subject = d.subject
+            least = few_roundings(subject.eps) * np.fmax(subject.natural[rows], terms)
+            moves = np.abs(entries) * _lengths(subject)[columns]
+            (which,) = np.nonzero((moves <= least) & (entries != 0))
             if d.name == name and len(which):
                 evaluate = partial(_entries_of, rows=rows[which], columns=columns[which])
                 magnitude = rounding_magnitude(d, evaluate, self.random)
                 result[which] = np.abs(entries[which]) <= magnitude
         return result
+
+
+def _lengths(subject: FunctionAtPoint) -> NDArray:
+    """Return the largest magnitude of each input, but at most 1, and 1 if it is 0."""
+    largest = largest_by_segment(moduli([p.example for p in subject.active]), subject.active)
+    return np.asarray(np.where(largest == 0, 1.0, np.fmin(1.0, largest)))
 
 
 def _entries_of(d: AnalyticDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:

@@ -34,6 +34,7 @@ class RefinedColumns:
         self.numbers = differences.part.start + self.columns  # among those of all inputs
         shape = len(self.columns), differences.problem.base.size
         self._tables: list[Table] = []
+        self._terms: NDArray | float = differences.subject.terms
         self.value, self.error = np.full(shape, np.nan), np.full(shape, np.inf)
         lost = differences.steps[self.columns] < differences.eps * self._units
         standing = lost[:, None] & (self.right == 0) & (self.left == 0)
@@ -54,15 +55,15 @@ class RefinedColumns:
         sizes = self.screening.sizes
         return np.asarray(np.minimum(sizes.rows, sizes.columns[self.numbers, None]))
 
-    @cached_property
+    @property
     def _natural(self) -> NDArray:
         """The size of entries that change f by its own size over the size of x."""
         subject, sizes = self.differences.subject, self.screening.sizes
         by_output = largest_by_segment(sizes.rows, subject.active_outputs)
         by_input = largest_by_segment(sizes.columns, subject.active)
-        results = largest_by_segment(subject.sizes, subject.active_outputs)
+        results = np.fmax(largest_by_segment(subject.sizes, subject.active_outputs), self._terms)
         most = np.minimum(by_output, by_input[self.numbers, None])
-        return np.asarray(np.fmax(most, np.fmax(results, subject.terms) / self._units[:, None]))
+        return np.asarray(np.fmax(most, results / self._units[:, None]))
 
     def judge(self, entries: FlaggedEntries, consistent: bool) -> None:
         """Judge the entries that screening leaves in doubt, and store those that do not pass."""
@@ -86,7 +87,7 @@ class RefinedColumns:
         if isinstance(exact, SampledColumns):
             judged = partial(self._judge_samples, exact)
         judged(forms, doubtful, verdicts, entries)
-        self._judge_rounding(judged, forms, doubtful, verdicts, entries)
+        self._judge_again(judged, forms, doubtful, verdicts, entries)
         self.differences.calls += int(self.calls.sum())
         finite = np.isfinite(self.error)
         entries.largest_error = max(
@@ -131,7 +132,7 @@ class RefinedColumns:
             doubted = np.any(list(accused.values()), axis=0)
             self.error = np.where(doubted, np.fmax(self.error, noise), self.error)
 
-    def _judge_rounding(
+    def _judge_again(
         self,
         judged: Callable[..., None],
         forms: dict[str, NDArray],
@@ -139,25 +140,30 @@ class RefinedColumns:
         verdicts: dict[str, NDArray],
         entries: FlaggedEntries,
     ) -> None:
-        """Judge entries that are all rounding again, as 0."""
-        claims = self.screening.claims
-        if claims is None:
-            return
-        value, error, rounding = self.value.copy(), self.error.copy(), {}
-        doubts = _AT(FAIL), _AT(INCONCLUSIVE)
+        """Judge entries that do not pass by the terms that f shows: what is all rounding is 0."""
+        claims, chosen, others = self.screening.claims, {}, {}
         for name, every in forms.items():
-            rounding[name] = np.isin(verdicts[name], doubts) & doubtful[name] & np.isfinite(every)
-            k, rows = np.nonzero(rounding[name])
+            unknown = doubtful[name] & np.isfinite(every)
+            wrong, unknown = (unknown & (verdicts[name] == _AT(v)) for v in (FAIL, INCONCLUSIVE))
+            chosen[name], others[name] = unknown, every
+            if claims is None:
+                continue
+            k, rows = np.nonzero(wrong | unknown)
+            small = claims.may_be_rounding(self.numbers[k], every[k, rows])
+            k, rows = k[small], rows[small]
             if len(k):
-                about = rows, self.numbers[k], every[k, rows]
-                rounding[name][k, rows] = claims.are_rounding(name, *about)
-        if not any(map(np.any, rounding.values())):
+                about = rows, self.numbers[k], every[k, rows], self.differences.terms[rows]
+                rounding = np.zeros(every.shape, bool)
+                rounding[k, rows] = claims.are_rounding(name, *about)
+                chosen[name] = unknown | rounding
+                others[name] = np.where(rounding, 0.0, every)
+        if not any(map(np.any, chosen.values())):
             return
-        zeros = {name: np.where(rounding[name], 0.0, every) for name, every in forms.items()}
+        value, error, self._terms = self.value.copy(), self.error.copy(), self.differences.terms
         again = {name: verdict.copy() for name, verdict in verdicts.items()}
-        judged(zeros, rounding, again, entries)
+        judged(others, chosen, again, entries)
         for name, verdict in verdicts.items():
-            np.fmax(verdict, again[name], out=verdict, where=rounding[name])
+            np.fmax(verdict, again[name], out=verdict, where=chosen[name])
         self.value, self.error = value, error
 
     def _scales_of(
