@@ -349,7 +349,8 @@ def test_of_few_bits_right_derivatives_are_not_accused(fmt, name, fast_mode):
         )
         assert report.verdict in ("PASS", "INCONCLUSIVE"), report
         if report.verdict == "INCONCLUSIVE" and not fast_mode:
-            assert "it computes in few bits" in report.reason or "rtol=0.005" in report.reason
+            texts = "it computes in few bits", "rtol=0.005", "noise of f"
+            assert any(text in report.reason for text in texts)
         found = calipers.differentiate(f, x)
         off = np.abs(found.value - slopes)
         assert np.all(off <= 2 * found.error)
@@ -498,7 +499,7 @@ def test_a_loss_that_is_rounded_to_few_bits_accuses_nobody(fmt, name, which, dty
             assert report.verdict != said, report
         found = calipers.differentiate(f, x)
         # What changes f by less than a spacing within |x|/2 may change nothing.
-        hidden = np.abs(right * x) / 2 <= 2.0 ** -FEW[fmt] * np.abs(f(x))
+        hidden = np.abs(right * x) / 2 <= 2.0 ** (1 - FEW[fmt]) * np.abs(f(x))
         assert np.all((np.abs(found.value - right) <= 3 * found.error) | hidden)
 
 
