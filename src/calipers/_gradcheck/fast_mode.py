@@ -73,26 +73,30 @@ class Probe:
         self._gradient: NDArray | None = None
         self.any_slope = self._cancels = False
         self._settled = differences.steps == 0
+        self._resolved: NDArray | None = None  # outputs, by the directions that were tried
+        self._is_by_chance = False  # whether few outputs are not resolved
 
     def compare(self) -> str:
         """
         Compare one product over all columns that are not settled.
 
         A random direction detects an error in any entry. UNKNOWN: differences do not resolve the
-        product, or it is not finite.
+        product, or it is not finite. Of many outputs a few are unresolved by chance: then other
+        directions are drawn, each of which may resolve them.
         """
         if not len(self._direction):
             return CLEAR
+        unknown, self._resolved = False, None
         for _ in range(_DRAWS):
             excess, unknown = self._excess(np.where(self._settled, 0.0, self._direction))
             if excess > 1:
                 return HIT
-            if unknown:
+            if unknown and not self._is_by_chance:
                 return UNKNOWN
-            if not self._cancels:
+            if not unknown and not self._cancels:
                 return CLEAR
             self._direction = self._random.standard_normal(len(self._lengths)) * self._lengths
-        return CLEAR
+        return UNKNOWN if unknown else CLEAR
 
     def settle(self, column: int) -> None:
         """Exclude a column from further products."""
@@ -125,6 +129,7 @@ class Probe:
             # Of a derivative that is not 0 random cotangents make no product of 0.
             analytic = terms = np.zeros(value.shape)
         rounding, contracted = _ROUNDING, analytic.shape == ()
+        every, errors = value, error
         if contracted:  # by the cotangent, too
             rounding, weights = _ROUNDING_OF_ALL, self._weights
             error, natural = (np.asarray(norm(weights * x)) for x in (error, natural))
@@ -146,6 +151,13 @@ class Probe:
             # negligible at the scale of f and x.
             zero = rounded_away(terms if contracted else analytic, natural, differences.eps)
             confirmed = resolved | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
+            largest = np.max(np.abs(every), initial=0.0)
+            vague = errors > self._resolution * np.fmax(np.abs(every), largest)
+            self._is_by_chance = bool(np.mean(vague) <= THRESHOLDS.negligible)
+            if not contracted:
+                if self._resolved is not None:
+                    confirmed = confirmed | self._resolved
+                self._resolved = confirmed
         ratio = np.where(resolved, ratio, 0.0)
         return float(np.max(ratio, initial=0.0)), not bool(np.all(confirmed))
 
