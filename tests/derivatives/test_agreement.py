@@ -163,7 +163,8 @@ class TestBeyondX:
         error = 8 / self.t
         odd = 1e-3 * np.minimum(self.t, 0.01)
         error[0], slope = 2 * odd[0] / self.t[0], odd / self.t
-        s = self.at(slope, error, noise=1e-4, departure=(0 * odd, odd))
+        even = np.where(self.t == 4, 100.0, 0.0)  # more than noise
+        s = self.at(slope, error, noise=1e-4, departure=(even, odd))
         assert value_and_error(s) == (slope[3], 8.0)
 
 

@@ -157,14 +157,16 @@ def _best(
     Return the scale of the least error.
 
     It is longer than |x|, where f may be a different function, only if the slope is known within
-    |x|, or if f is straight there as far as its noise shows, and well known where it is not.
+    |x|, or if f is straight there as far as its noise shows, and well known where it is not. It is
+    also where f is nothing but noise.
     """
     best = error.argmin(axis=1)
     if known.all():
         return np.asarray(best)
     change = _take((np.abs(s.even) + np.abs(s.odd)) / s.span, best)
     clear = (_take(s.error, best) <= T.known * change) | (s.change <= T.visible * s.noise)
-    return np.asarray(np.where(known | (clear & _is_straight(s, best, with_kinks)), best, within))
+    straight = (clear & _is_straight(s, best, with_kinks)) | _is_blank(s)
+    return np.asarray(np.where(known | straight, best, within))
 
 
 def _with_kinks(s: Scales) -> NDArray:
@@ -387,11 +389,9 @@ def _is_invisible(
     constant &= change > T.noisy * np.fmin(s.spacing, s.noise)  # or terms of 1 may hide it
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
     noise = T.visible * s.noise
+    moves = (s.t <= s.still[:, None]).sum(axis=1) < T.in_a_row  # a few steps may not by chance
+    only_noise = _is_blank(s) & (moves | (s.still < T.constant * s.inner))
     # Where no scale shows anything of f, none shows that its slopes converge slowly.
-    most = T.certain * s.error
-    change = np.fmax(np.abs(s.odd), np.abs(s.even) / 2)  # the even part is noisier by sqrt(3)
-    level = (np.abs(s.slope) <= most) & (change <= most * s.span)
-    only_noise = (level | np.isinf(s.error)).all(axis=1) & (s.still < T.constant * s.inner)
     error = np.where(np.isinf(m.error), _take(s.error, m.scale), m.error)
     only_noise &= np.isfinite(error) & (np.abs(claim - m.value) <= T.certain * error)
     constant |= only_noise & (np.abs(claim) * s.inner <= noise)
@@ -401,6 +401,14 @@ def _is_invisible(
     off = np.abs(claim - m.value) + m.error + m.gap
     least, nothing = (T.negligible * resolution * a for a in (natural, np.fmax(slope, rise)))
     return constant, (off <= least) | (np.fmax(off, np.abs(claim)) <= nothing)
+
+
+def _is_blank(s: Scales) -> NDArray:
+    """Return True for outputs of which no scale shows more than noise."""
+    most = T.certain * s.error
+    change = np.fmax(np.abs(s.odd), np.abs(s.even) / 2)  # the even part is noisier by sqrt(3)
+    level = (np.abs(s.slope) <= most) & (change <= most * s.span)
+    return np.asarray((level | np.isinf(s.error)).all(axis=1))
 
 
 def _hidden_change(s: Scales) -> NDArray:
