@@ -170,13 +170,14 @@ def _sampled(base: NDArray, evaluate: Evaluate, states: NDArray, t: NDArray) -> 
     return Samples(t, far - near, above, below)
 
 
-def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray) -> NDArray:
+def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) -> NDArray:
     """Return which directions need no further samples: each output is known as well as may be."""
-    limit = THRESHOLDS.first_rounding * s.rounding / top[:, None]
+    limit = THRESHOLDS.first_rounding * s.rounding / (top[:, None] / 4) ** power
+    relative = eps ** (THRESHOLDS.first * 4 / (4 + power))
     best = s.error.argmin(axis=1)[:, None]
     contradicted = np.take_along_axis(m.contradicted, best, axis=1)[:, 0]
     with np.errstate(invalid="ignore"):
-        known = m.error <= np.fmax(eps**THRESHOLDS.first * np.abs(m.value), limit)
+        known = m.error <= np.fmax(relative * np.abs(m.value), limit)
     known &= ~contradicted & (m.gap == 0) & ~s.noisy
     return np.asarray((known | (s.change == 0)).all(axis=1))
 
@@ -254,7 +255,7 @@ def survey(
             for found in measured(group[start : start + count], first=True):
                 calls[found.directions] = found.calls
                 top = states["top"][found.directions]
-                done = _suffices(found.scales, found.estimates, eps, top) | briefly
+                done = _suffices(found.scales, found.estimates, eps, top, power) | briefly
                 if done.any():
                     yield _some(found, done)
                 rest += found.directions[~done].tolist()

@@ -47,11 +47,11 @@ class Thresholds:
         Share of the tolerance of an entry of natural size, up to which differences do not count:
         a hundred of them make less than one tolerance.
     first : float
-        Power of eps: relative error with which the first samples suffice. Differences of the
-        fourth order reach 4/5.
+        Share of the power of eps that differences of the fourth order reach as relative errors,
+        with which the first samples suffice: 4/5, and 4/6 for second derivatives.
     first_rounding : float
-        Spacings of f over the size of x: error of a small slope with which the first samples
-        suffice.
+        Spacings of f over a fourth of the size of x, or over its square for second derivatives:
+        error of a small slope with which the first samples suffice.
     noisy : float
         Spacings of f from which on it is called noisy: a sum of 10 000 terms may lose as many.
     constant : float
@@ -90,8 +90,8 @@ class Thresholds:
     known: float = 0.1
     visible: float = 8.0
     negligible: float = 2.0**-7
-    first: float = 0.6
-    first_rounding: float = 64.0
+    first: float = 0.75
+    first_rounding: float = 16.0
     noisy: float = 32.0
     constant: float = 2.0**-26
     screened: float = 0.1
