@@ -526,13 +526,15 @@ def _lasting(residual: NDArray) -> NDArray:
     """
     Return the noise that all but one of several samples in a row show at least, or 0.
 
-    What a smooth f leaves shrinks with the step, and what a feature of f does shows at few steps.
+    What a smooth f leaves shrinks with the step, as that of waves does which steps jump over, and
+    what a feature of f does shows at few steps.
     """
     rows = _shifted(residual[:, ORDERS:], T.noise_samples)
     if not rows[0].shape[1]:
         return np.zeros(residual[:, 0].shape)
-    second = np.partition(np.stack(rows), 1, axis=0)[1]
-    return np.asarray(T.few_samples * second.max(axis=1, initial=0))
+    least, most = np.partition(np.stack(rows), (1, -2), axis=0)[[1, -2]]
+    least = np.where(most <= T.visible * least, least, 0.0)
+    return np.asarray(T.few_samples * least.max(axis=1, initial=0))
 
 
 def _noise_of_shorter(residual: NDArray, t: NDArray) -> NDArray:
