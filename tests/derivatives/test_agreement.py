@@ -58,6 +58,7 @@ def table(
         gap_error=by_scale(gap_error),
         even=by_scale(even),
         odd=by_scale(odd),
+        moved=by_scale(np.abs(even) + np.abs(odd)),
         noise=by_output(noise),
         noisy=by_output(noise) > THRESHOLDS.noisy * by_output(rounding),
         still=by_output(still),

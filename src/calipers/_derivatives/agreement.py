@@ -163,7 +163,7 @@ def _best(
     best = error.argmin(axis=1)
     if known.all():
         return np.asarray(best)
-    change = _take((np.abs(s.even) + np.abs(s.odd)) / s.span, best)
+    change = _take(s.moved / s.span, best)
     clear = (_take(s.error, best) <= T.known * change) | (s.change <= T.visible * s.noise)
     straight = (clear & _is_straight(s, best, with_kinks)) | _is_blank(s)
     return np.asarray(np.where(known | straight, best, within))

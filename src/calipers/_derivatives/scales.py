@@ -53,6 +53,9 @@ class Scales:
         Half the difference of the one-sided slopes; not 0 at a kink.
     even, odd : ndarray
         The parts of f at the longest step: (f(x + t) + f(x - t))/2 - f(x), (f(x + t) - f(x - t))/2.
+        Of second differences, the even part is 0.
+    moved : ndarray
+        The larger change of f to both sides at the longest step.
     noise : ndarray
         The standard deviation of the noise of f.
     noisy : ndarray of bool
@@ -81,6 +84,7 @@ class Scales:
     gap_error: NDArray
     even: NDArray
     odd: NDArray
+    moved: NDArray
     noise: NDArray
     noisy: NDArray
     still: NDArray
@@ -101,6 +105,7 @@ class Scales:
             gap_error=self.gap_error * unit,
             even=self.even * unit,
             odd=self.odd * unit,
+            moved=self.moved * unit,
             noise=self.noise * unit,
             change=self.change * unit,
             rounding=self.rounding * unit,
@@ -297,6 +302,7 @@ def measure(
         gap_error=gap_error,
         even=even[:, :count],
         odd=odd[:, :count],
+        moved=change[:, :count],
         noise=np.fmax(noise, least),
         noisy=noisy,
         still=still,
