@@ -30,11 +30,10 @@ from .scales import (
     measure,
     units_of,
 )
-from .steps import Steps
+from .steps import NATURAL_LENGTH, Steps
 from .thresholds import THRESHOLDS
 
 CALLS_PER_COLUMN = 2.0 * len(FIRST_PASS)  # of f, with which most columns are decided
-NATURAL_LENGTH = -1.0  # in the place of a length: that of x
 STATE = np.dtype(
     [
         ("length", "f8"),  # the unit of t along the direction
@@ -80,7 +79,7 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
     """Return the lengths and limits of the steps along each coordinate."""
     x = as_real_vector(problem.x)[:: problem.stride].astype(float)
     states, size = np.zeros(x.size, STATE), np.abs(x)
-    given = np.broadcast_to(steps.lengths if steps.lengths.size else NATURAL_LENGTH, x.shape)
+    length = np.broadcast_to(steps.lengths if steps.lengths.size else NATURAL_LENGTH, x.shape)
     tiny = least_normal(steps.eps)
     with np.errstate(all="ignore"):
         usable = np.isfinite(x) & (x != 0)
@@ -89,7 +88,7 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
         room = np.fmax(steps.highs - x, x - steps.lows) if steps.lows.size else np.inf
         narrow = np.exp2(np.floor(np.log2(np.fmin(room, 1.0))))  # next to 0
         natural = np.where(usable, natural, np.where(narrow > 0, narrow, 1.0))
-        length = np.where(given < 0, natural, given)
+        length = np.where(length < 0, natural, length)
         up = down = np.full(x.shape, np.inf)
         if steps.lows.size:
             up, down = (steps.highs - x) / length, (x - steps.lows) / length

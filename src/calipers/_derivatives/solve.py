@@ -227,6 +227,13 @@ def differentiate_dense(problem: Problem, steps: Steps, options: Options) -> Row
     return RowResults(rows, None, status, *_spent(problem, steps, count), seconds)
 
 
+def gradient(problem: Problem, options: Options) -> tuple[NDArray, NDArray]:
+    """Return the gradient of a scalar function by adaptive differences, and its errors."""
+    result = differentiate_dense(problem, steps_of(problem, options), options)
+    assert result.errors is not None
+    return shaped(problem, result.rows).reshape(problem.x.shape), result.errors[:, 0]
+
+
 def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
     """Return the steps, and the number of calls of f."""
     if problem.imaginary:

@@ -50,6 +50,7 @@ def require_method(method: Any) -> None:
         raise ValueError(msg)
 
 
+NATURAL_LENGTH = -1.0  # an adaptive length that is |x|, rounded down to a power of two
 _NONE = np.empty(0)
 _FEW_COORDINATES = 8  # coordinates that are tabulated without a kernel
 _TASK_COORDINATES = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
@@ -62,8 +63,9 @@ class Steps:
     """
     The steps of a method, for every coordinate.
 
-    `lengths` has an element for each coordinate, or one for all, or none: then it is max(1, |x|).
-    The step is `factor` times the length. `lows` and `highs` are the bounds, empty for none.
+    `lengths` has an element for each coordinate, or one for all, or none: then it is max(1, |x|),
+    or |x| for the adaptive method. The step is `factor` times the length. `lows` and `highs` are
+    the bounds, empty for none.
     """
 
     method: str
@@ -81,6 +83,14 @@ class Steps:
     @property
     def sided(self) -> NDArray:
         return METHODS[self.method].sided
+
+    def lengths_at(self, x: NDArray) -> NDArray:
+        """Return the lengths of the numbers x; NATURAL_LENGTH stands for |x|."""
+        if self.lengths.size:
+            return np.asarray(np.broadcast_to(self.lengths, x.shape))
+        if self.method == ADAPTIVE:
+            return np.full(x.shape, NATURAL_LENGTH)
+        return np.asarray(np.maximum(1.0, np.abs(x)).astype(float))
 
     @property
     def rule(self) -> StepRule:
@@ -175,16 +185,16 @@ def plan_steps(
     return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, explicit)
 
 
-def small_of(eps: float) -> float:
-    """Return the size below which steps of natural size may lead out of where f varies."""
-    return _SMALL_X[8 if is_double(eps) else 4]
+def sizes_of(x: NDArray, eps: float) -> tuple[NDArray, NDArray]:
+    """
+    Return the magnitudes of x, and which are small: their steps are relative to x.
 
-
-def sizes_of(x: NDArray, eps: float) -> NDArray:
-    """Return magnitudes of x; zeros get that of the largest element if all are small, else 1."""
+    Zeros get the magnitude of the largest element if all are small, else 1.
+    """
     sizes = np.abs(x).astype(float)
-    largest = float(sizes.max(initial=0.0))
-    return np.where(sizes == 0, largest if 0 < largest < small_of(eps) else 1.0, sizes)
+    largest, limit = float(sizes.max(initial=0.0)), _SMALL_X[8 if is_double(eps) else 4]
+    sizes = np.where(sizes == 0, largest if 0 < largest < limit else 1.0, sizes)
+    return sizes, sizes < limit
 
 
 def _factor(method: str, eps: float) -> float:
@@ -197,8 +207,8 @@ def _default_lengths(x: NDArray, mode: str, eps: float) -> NDArray:
     """Return powers of two near |x|, or an empty array if kernels compute them."""
     if mode == REAL and x.all():
         return _NONE
-    sizes = sizes_of(x, eps)
-    if mode == REAL and sizes.max(initial=0.0) >= small_of(eps):
+    sizes, small = sizes_of(x, eps)
+    if mode == REAL and not small.all():
         return _NONE
     with np.errstate(all="ignore"):
         return _per_coordinate(x, mode, np.exp2(np.floor(np.log2(sizes))))

@@ -223,9 +223,16 @@ class Checkpoint:
         self._manifest: dict[str, str] = {}
 
     @classmethod
-    def of(cls, folder: Any, *parts: str) -> "Checkpoint | None":
-        """Return the checkpoint in a subfolder of the caller's folder, or None without a folder."""
-        return None if folder is None else cls(Path(os.fspath(folder), *parts))
+    def of(cls, folder: Any, *parts: str, work: Work | None = None) -> "Checkpoint | None":
+        """
+        Return the checkpoint in a subfolder of the caller's folder, or None without a folder.
+
+        The digest of `work`, if any, is appended to the name of the subfolder.
+        """
+        if folder is None:
+            return None
+        path = Path(os.fspath(folder), *parts)
+        return cls(path if work is None else Path(f"{path}-{digest(work)[:16]}"))
 
     def require_same(self, work: Work, count: int) -> None:
         """Raise if the folder belongs to a different derivative; write nothing."""

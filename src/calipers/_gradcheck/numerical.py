@@ -1,6 +1,6 @@
 """Numerical columns of the Jacobian: slopes for screening, extrapolation for refinement."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,7 +10,7 @@ import numpy as np
 
 from .._core.dtypes import SPACINGS, as_real_vector, is_double
 from .._core.protocols import NDArray
-from .._derivatives.adaptive import NATURAL_LENGTH, ExtrapolatedColumns
+from .._derivatives.adaptive import ExtrapolatedColumns
 from .._derivatives.directions import jacobian_vector_product, slopes_along
 from .._derivatives.fixed_step_error import (
     SLOPE_CALLS,
@@ -20,7 +20,7 @@ from .._derivatives.fixed_step_error import (
     slopes_of,
 )
 from .._derivatives.function import Problem
-from .._derivatives.sampled import Noise, SampledColumn, SampledColumns, noise_along
+from .._derivatives.sampled import SampledColumn, SampledColumns, noise_along
 from .._derivatives.steps import (
     ADAPTIVE,
     COMPLEX_STEP,
@@ -28,10 +28,9 @@ from .._derivatives.steps import (
     Steps,
     plan_steps,
     sizes_of,
-    small_of,
 )
 from .._derivatives.thresholds import THRESHOLDS
-from .._execution.checkpoint import Checkpoint, digest
+from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run, run_parts
 from .._execution.tasks import Buffers, Work
 from .._execution.workers import StoreRows
@@ -308,28 +307,30 @@ class FiniteDifferences:
         share[columns] = np.random.default_rng(0).uniform(0.5, 1.0, len(columns))
         direction = np.repeat(share, problem.stride) * np.where(x == 0, 1.0, x)
 
-        def noise(of: float, base: NDArray, briefly: bool = False) -> Noise:
-            def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-                return np.stack([self._at(of * (x + far * direction)) for far in t.tolist()]), t
+        def evaluator(scale: float) -> Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]:
+            """Return the function that evaluates f along a line through `scale` times x."""
 
-            return noise_along(base, displaced, self.eps, briefly=briefly)
+            def evaluate(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+                return np.stack([self._at(scale * (x + u * direction)) for u in t.tolist()]), t
+
+            return evaluate
 
         base, rounded = problem.base.astype(float), ~none
         with np.errstate(all="ignore"):
             try:
                 for briefly in (True, False):
-                    found = noise(1.0, base, briefly)
-                    rounded &= (found.still > 0) & (found.still <= _COARSEST) & found.noisy
+                    here = noise_along(base, evaluator(1.0), self.eps, briefly=briefly)
+                    rounded &= (here.still > 0) & (here.still <= _COARSEST) & here.noisy
                     if not rounded.any():
                         return none
                 proportional = none.copy()
-                for of in _OTHER_SIZES:
+                for scale in _OTHER_SIZES:
                     if proportional[rounded].all():
                         break
-                    other = self._at(of * x)
-                    there = noise(of, other)
-                    for one, two in (np.abs(base), np.abs(other)), (found.change, there.change):
-                        ratio = (there.noise * one) / (found.noise * two)
+                    other = self._at(scale * x)
+                    there = noise_along(other, evaluator(scale), self.eps, briefly=False)
+                    for one, two in (np.abs(base), np.abs(other)), (here.change, there.change):
+                        ratio = (there.noise * one) / (here.noise * two)
                         proportional |= np.abs(np.log(ratio)) <= np.log(THRESHOLDS.multiple)
             except Exception:  # f may raise anything where it is not defined
                 return none
@@ -363,8 +364,8 @@ class FiniteDifferences:
             for out, values in zip(outs, results, strict=True):
                 out[first : first + len(values)] = values
 
-        folder = f"input-{self.part.position}", f"points-{digest(work)[:16]}"
-        checkpoint = Checkpoint.of(way.checkpoint, *folder)
+        folder = f"input-{self.part.position}"
+        checkpoint = Checkpoint.of(way.checkpoint, folder, "points", work=work)
         run_parts(work, count, store, way.workers, Progress(False, 0), checkpoint)
         return outs
 
@@ -440,7 +441,8 @@ def plan_differences(
         inner, length = subject.complex_problem(part), None
     steps = _planned(subject, inner, method, length, scale, bounds, subject.eps)
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
-    small = _small(problem, steps.eps) & (step is None and scale is None)
+    x = as_real_vector(problem.x)[:: problem.stride]
+    small = sizes_of(x, steps.eps)[1] & (step is None and scale is None)
     exact: ExtrapolatedColumns | RepeatedSteps | ComplexSteps
     if method == COMPLEX_STEP:
         real = _planned(subject, problem, ADAPTIVE, step, scale, bounds, steps.eps)
@@ -456,11 +458,6 @@ def plan_differences(
     return FiniteDifferences(
         subject, part, problem, coarse, exact, policy, small, length is not None
     )
-
-
-def _small(problem: Problem, eps: float) -> NDArray:
-    """Return True for columns of small numbers, whose steps are relative to these."""
-    return sizes_of(as_real_vector(problem.x)[:: problem.stride], eps) < small_of(eps)
 
 
 def _planned(
@@ -482,12 +479,11 @@ def _planned(
     if step is None and method in METHODS:
         factor = eps ** METHODS[method].power
     x = as_real_vector(problem.x)[:: problem.stride]
-    natural = np.full(x.shape, NATURAL_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
     finite = np.isfinite(x)
     if not finite.all() and np.isfinite(subject.base).all():
-        lengths = np.where(finite, lengths if lengths.size else natural.astype(float), 0.0)
-    small = _small(problem, eps)
+        lengths = np.where(finite, steps.lengths_at(x), 0.0)
+    sizes, small = sizes_of(x, eps)
     if small.any() and method in METHODS and step is None and scale is None:
-        lengths = lengths if lengths.size else natural.astype(float)
-        lengths = np.where(small & (lengths != 0), sizes_of(x, eps), lengths)
+        lengths = lengths if lengths.size else steps.lengths_at(x)
+        lengths = np.where(small & (lengths != 0), sizes, lengths)
     return replace(steps, factor=factor, lengths=lengths, eps=eps)

@@ -10,7 +10,7 @@ from .._derivatives.adaptive import ExtrapolatedColumns
 from .._derivatives.function import Problem
 from .._derivatives.hessian import MixedDifferences, mixed_differences
 from .._derivatives.options import Options
-from .._derivatives.solve import RowResults, differentiate_dense, prepare, shaped, steps_of
+from .._derivatives.solve import gradient, prepare, steps_of
 from .._derivatives.steps import Steps
 from .._execution.tasks import Buffers
 
@@ -25,14 +25,11 @@ class NumericalGradient:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the gradient."""
-        problem, result = self._solve(args, kwargs)
-        return shaped(problem, result.rows).reshape(problem.x.shape)
+        return gradient(self._problem(args, kwargs), self.options)[0]
 
     def noise(self, args: list[Any], kwargs: dict[str, Any]) -> NDArray:
         """Return the estimated errors of the gradient."""
-        _, result = self._solve(args, kwargs)
-        assert result.errors is not None
-        return result.errors[:, 0]
+        return gradient(self._problem(args, kwargs), self.options)[1]
 
     def ladders(
         self,
@@ -48,10 +45,6 @@ class NumericalGradient:
             steps,
             mixed_differences(gradient_problem, steps_of(gradient_problem, self.options)),
         )
-
-    def _solve(self, args: Any, kwargs: dict[str, Any]) -> tuple[Problem, RowResults]:
-        problem = self._problem(args, kwargs)
-        return problem, differentiate_dense(problem, steps_of(problem, self.options), self.options)
 
     def _problem(self, args: Any, kwargs: dict[str, Any]) -> Problem:
         k = self.position
