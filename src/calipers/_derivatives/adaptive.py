@@ -85,8 +85,8 @@ def initial_states(problem: Problem, steps: Steps) -> NDArray:
         usable = np.isfinite(x) & (x != 0)
         # A power of two, so that steps are exact; not so small that they would vanish.
         natural = np.exp2(np.floor(np.log2(np.fmax(size, tiny / steps.eps))))
-        room = np.fmax(steps.highs - x, x - steps.lows) if steps.lows.size else np.inf
-        narrow = np.exp2(np.floor(np.log2(np.fmin(room, 1.0))))  # next to 0
+        available = np.fmax(steps.highs - x, x - steps.lows) if steps.lows.size else np.inf
+        narrow = np.exp2(np.floor(np.log2(np.fmin(available, 1.0))))  # next to 0
         natural = np.where(usable, natural, np.where(narrow > 0, narrow, 1.0))
         length = np.where(length < 0, natural, length)
         up = down = np.full(x.shape, np.inf)
@@ -124,8 +124,8 @@ def _sequence(states: NDArray, first: bool) -> NDArray:
     They begin at the length, and before it at 1 if x is small: it may be added to larger numbers.
     """
     top, grain = states["top"][:, None], states["grain"][:, None]
-    room = top / 2.0 ** (ORDERS + 2)
-    least = np.fmin(_LEAST_GRAINS * grain, np.fmax(room, grain))
+    bound = top / 2.0 ** (ORDERS + 2)
+    least = np.fmin(_LEAST_GRAINS * grain, np.fmax(bound, grain))
     inner = np.fmin(top, 1.0) * FRACTIONS[:INNER]
     if first:  # begins with the longest step if the caller limits it
         inner = np.where(top < 1, inner[:, FIRST_PASS - 1], inner[:, FIRST_PASS])
@@ -146,13 +146,13 @@ def _sampled(base: NDArray, evaluate: Evaluate, states: NDArray, t: NDArray) -> 
     shape = (*t.shape, base.size)
     above, below = np.full(shape, np.nan), np.full(shape, np.nan)
     far, near = np.full(t.shape, np.nan), np.zeros(t.shape)
-    side = states["one_sided"]
+    sign = states["one_sided"]
     count = max(1, _BLOCK_BYTES // (16 * max(1, base.size)))
     inside = t <= np.fmin(1.0, states["top"])[:, None]
     for those in inside, np.isfinite(t) & ~inside:
         which, k = np.nonzero(those)
-        steps = np.where(side[which] < 0, -t[which, k], t[which, k])
-        central = side[which] == 0
+        steps = np.where(sign[which] < 0, -t[which, k], t[which, k])
+        central = sign[which] == 0
         for start in range(0, len(which), count):
             part = slice(start, start + count)
             i, j, both = which[part], k[part], central[part]
@@ -176,9 +176,9 @@ def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1)
     best = s.error.argmin(axis=1)[:, None]
     contradicted = np.take_along_axis(m.contradicted, best, axis=1)[:, 0]
     with np.errstate(invalid="ignore"):
-        known = m.error <= np.fmax(relative * np.abs(m.value), limit)
-    known &= ~contradicted & (m.gap == 0) & ~s.noisy
-    return np.asarray((known | (s.change == 0)).all(axis=1))
+        converged = m.error <= np.fmax(relative * np.abs(m.value), limit)
+    converged &= ~contradicted & (m.gap == 0) & ~s.noisy
+    return np.asarray((converged | (s.change == 0)).all(axis=1))
 
 
 def scales_of(
@@ -206,13 +206,13 @@ def scales_of(
     sided, inner = bool(states["one_sided"].any()), np.fmin(1.0, states["top"])
     base = base[outputs]
     unit = units_of(part, base, parts)
-    known = np.zeros(len(outputs)) if least is None else least[outputs]
+    least_noise = np.zeros(len(outputs)) if least is None else least[outputs]
     about = eps, inner, parts, sided, first, power, largest
     if unit is None:
-        scales = measure(part, base, *about, least=known)
+        scales = measure(part, base, *about, least=least_noise)
     else:
         part = part._replace(above=part.above / unit, below=part.below / unit)
-        scales = measure(part, base / unit, *about, unit, known / unit)
+        scales = measure(part, base / unit, *about, unit, least_noise / unit)
     return outputs, scales, estimate(scales), unit
 
 
@@ -242,8 +242,8 @@ def survey(
         calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
         for part in _blocks(samples, base):
             some = Samples(*(array[part] for array in samples))
-            found = scales_of(some, base, chosen[part], eps, parts, power, first, least=least)
-            yield Survey(which[part], some, *found, calls[part], first)
+            result = scales_of(some, base, chosen[part], eps, parts, power, first, least=least)
+            yield Survey(which[part], some, *result, calls[part], first)
 
     usable = np.flatnonzero(states["limit"] > 0)
     for sided in (False, True):
@@ -251,17 +251,17 @@ def survey(
         count = max(1, int(_BLOCK_BYTES // (8 * CALLS_PER_COLUMN * max(1, base.size))))
         for start in range(0, len(group), count):
             rest, calls = [], np.zeros(len(states), np.int64)
-            for found in measured(group[start : start + count], first=True):
-                calls[found.directions] = found.calls
-                top = states["top"][found.directions]
-                done = _suffices(found.scales, found.estimates, eps, top, power) | briefly
+            for result in measured(group[start : start + count], first=True):
+                calls[result.directions] = result.calls
+                top = states["top"][result.directions]
+                done = _suffices(result.scales, result.estimates, eps, top, power) | briefly
                 if done.any():
-                    yield _some(found, done)
-                rest += found.directions[~done].tolist()
+                    yield _some(result, done)
+                rest += result.directions[~done].tolist()
             fewer = max(1, int(count * CALLS_PER_COLUMN // (2 * MAX_SAMPLES)))
             for begin in range(0, len(rest), fewer):
-                for found in measured(np.array(rest[begin : begin + fewer]), first=False):
-                    yield found._replace(calls=found.calls + calls[found.directions])
+                for result in measured(np.array(rest[begin : begin + fewer]), first=False):
+                    yield result._replace(calls=result.calls + calls[result.directions])
 
 
 def _changes(samples: Samples, base: NDArray) -> NDArray:
@@ -334,8 +334,8 @@ def extrapolate(
     values[:], errors[:] = np.nan, np.inf
     # Much too long steps are part of the search: warnings of f are suppressed.
     with np.errstate(all="ignore"):
-        for found in survey(base, evaluate, states, eps, parts, power, least=least):
-            which, _, outputs, scales, estimates, unit, calls, _ = found
+        for result in survey(base, evaluate, states, eps, parts, power, least=least):
+            which, _, outputs, scales, estimates, unit, calls, _ = result
             length = states["length"][which, None]
             # Where f does not change, its rounding may hide a slope.
             values[which] = 0.0

@@ -83,11 +83,11 @@ class DisplacedPairs:
     def _point(self, t: float, sign: float) -> NDArray:
         problem, (low, high) = self.problem, self.bounds
         origin = as_real_vector(problem.x)
-        moved = origin.astype(float) + t * self.rest
-        moved[self.at] += sign * t * self.along
+        point = origin.astype(float) + t * self.rest
+        point[self.at] += sign * t * self.along
         if low.size:
-            moved[:: problem.stride] = np.clip(moved[:: problem.stride], low, high)
-        return moved.astype(origin.dtype)
+            point[:: problem.stride] = np.clip(point[:: problem.stride], low, high)
+        return point.astype(origin.dtype)
 
 
 def is_tied(
@@ -105,12 +105,12 @@ def is_tied(
     columns are not measured.
     """
     tied = np.zeros(len(columns), bool)
-    known = np.array([column in values for column in columns.tolist()], bool)
+    measured = np.array([column in values for column in columns.tolist()], bool)
     error = np.full(len(columns), np.nan)
-    error[known] = [errors[j][i] for j, i in zip(columns[known], rows[known], strict=True)]
+    error[measured] = [errors[j][i] for j, i in zip(columns[measured], rows[measured], strict=True)]
     # The slopes on both sides differ there, which may hide that others do so even more.
-    kinked = known & (error > THRESHOLDS.telling * off)
-    plain = known & ~kinked
+    kinked = measured & (error > THRESHOLDS.telling * off)
+    plain = measured & ~kinked
     undefined = np.zeros(differences.problem.base.size, bool)
     every = np.unique(columns[plain])
     if len(every) > 1:  # at once: most wrong derivatives are those of differentiable functions
@@ -180,15 +180,15 @@ def _departs(
         together = slopes(others)
         if together is None:
             return np.zeros(base.size, bool)
-        scales, found = together
-        slope, gap = found.value[0], found.gap[0]
+        scales, estimates = together
+        slope, gap = estimates.value[0], estimates.gap[0]
         off = np.abs(slope - along @ numerical) + gap - np.abs(along) @ error
-        departs = off > THRESHOLDS.visible * found.error[0]
+        departs = off > THRESHOLDS.visible * estimates.error[0]
         departs &= scales.change[0] > 0  # its rounding may hide the slope
         single = slopes(np.zeros(x.size)) if len(at) == 1 and departs.any() else None
         if single is not None:  # rounding within f may hide it as well
-            alone, own = single
-            hull = np.where(alone.change[0] > 0, own.total_error[0], 0.0)
-            off = np.abs(slope - own.value[0]) + gap - hull
-            departs &= off > THRESHOLDS.visible * found.error[0]
+            single_scales, single_estimates = single
+            hull = np.where(single_scales.change[0] > 0, single_estimates.total_error[0], 0.0)
+            off = np.abs(slope - single_estimates.value[0]) + gap - hull
+            departs &= off > THRESHOLDS.visible * estimates.error[0]
     return np.asarray(departs | scales.broken[0])

@@ -119,13 +119,13 @@ def _curvature_gaps(pairs: MixedDifferences) -> tuple[NDArray, int]:
     states = pairs.states[pairs.usable]
     work = ExtrapolatedColumns(problem, steps)
     with work.evaluator(pairs.usable, states) as evaluate, np.errstate(all="ignore"):
-        for found in survey(problem.base, evaluate, states, steps.eps):
-            calls += int(found.calls.sum())
-            which = pairs.usable[found.directions]
-            if found.outputs.size and not found.first:
-                scales = found.scales if found.unit is None else found.scales.times(found.unit)
-                gap, _ = gap_at_x(with_curvature_gaps(scales, found.samples, steps.eps))
-                gaps[which] = 4 * gap[:, 0] / states["length"][found.directions] ** 2
+        for result in survey(problem.base, evaluate, states, steps.eps):
+            calls += int(result.calls.sum())
+            which = pairs.usable[result.directions]
+            if result.outputs.size and not result.first:
+                scales = result.scales if result.unit is None else result.scales.times(result.unit)
+                gap, _ = gap_at_x(with_curvature_gaps(scales, result.samples, steps.eps))
+                gaps[which] = 4 * gap[:, 0] / states["length"][result.directions] ** 2
     return gaps, calls
 
 

@@ -201,34 +201,35 @@ class Noise(NamedTuple):
     """
     The noise of outputs along one direction, inf of constants, and their largest changes.
 
-    `noisy` is whether that is more than rounding, and `still` the longest step without a change.
+    `noisy` is whether that is more than rounding, and `constant_up_to` the longest step at which
+    f does not change.
     """
 
     noise: NDArray
     change: NDArray
-    still: NDArray
+    constant_up_to: NDArray
     noisy: NDArray
 
 
 def noise_along(
-    base: NDArray, evaluate: Evaluate, eps: float, side: int = 0, briefly: bool = True
+    base: NDArray, evaluate: Evaluate, eps: float, one_sided: int = 0, briefly: bool = True
 ) -> Noise:
     """
     Return the noise of outputs along one direction.
 
-    f is called on both sides of x, or on one: `side` is 1.
+    f is called on both sides of x, or on one if `one_sided` is 1.
     """
     state, size = np.zeros(1, STATE), base.size
-    found = Noise(np.full(size, np.inf), np.zeros(size), np.zeros(size), np.zeros(size, bool))
-    state["length"], state["limit"], state["top"], state["one_sided"] = 1.0, np.inf, 1.0, side
+    result = Noise(np.full(size, np.inf), np.zeros(size), np.zeros(size), np.zeros(size, bool))
+    state["length"], state["limit"], state["top"], state["one_sided"] = 1.0, np.inf, 1.0, one_sided
     state["grain"] = eps
     for part in survey(base, evaluate, state, eps, briefly=briefly):
         s, unit = part.scales, 1.0 if part.unit is None else part.unit
         changing = s.change[0] > 0
         rows = s.noise[0] * unit, s.change[0] * unit, s.still[0], s.noisy[0]
-        for values, row in zip(found, rows, strict=True):
+        for values, row in zip(result, rows, strict=True):
             values[part.outputs[changing]] = row[changing]
-    return found
+    return result
 
 
 def steps_between(least: float, longest: float, most: int) -> NDArray:

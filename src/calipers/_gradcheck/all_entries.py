@@ -128,20 +128,20 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
             RefinedColumns(screening, columns, refined).judge(entries, consistent)
     elif len(doubtful):
         _refine_elsewhere(screening, doubtful, entries, consistent)
-    _look_for_ties(differences, entries)
+    _find_ties(differences, entries)
 
 
-def _look_for_ties(differences: FiniteDifferences, entries: FlaggedEntries) -> None:
+def _find_ties(differences: FiniteDifferences, entries: FlaggedEntries) -> None:
     """Accuse no entry of a function that is not differentiable at x."""
-    places, columns, rows, off = entries.accused(differences.part)
-    if len(places):
+    indices, columns, rows, off = entries.accused(differences.part)
+    if len(indices):
         start = differences.part.start
         values, errors = (
-            {number - start: column for number, column in kept.items()}
-            for kept in (entries.numerical, entries.errors)
+            {number - start: column for number, column in stored.items()}
+            for stored in (entries.numerical, entries.errors)
         )
         tied = is_tied(differences, columns - start, rows, off, values, errors)
-        entries.call_tied(places[tied])
+        entries.call_tied(indices[tied])
 
 
 def _refine_here(differences: FiniteDifferences, columns: NDArray) -> tuple[NDArray, ...]:
@@ -173,7 +173,7 @@ def _refine_elsewhere(
             early[first + k] = tuple(array[k : k + 1] for array in refined)
         while waiting and (column := next(iter(waiting))) in early:
             del waiting[column]
-            found = RefinedColumns(screening, np.array([column]), early.pop(column))
-            found.judge(entries, consistent)
+            results = RefinedColumns(screening, np.array([column]), early.pop(column))
+            results.judge(entries, consistent)
 
     differences.run_pass(differences.refinement, "second-look", wanted, store)

@@ -128,7 +128,7 @@ class Check:
             outcome.findings += findings.get(d.name, ())
         outcome.findings += others
         if outcome.entries.count[FAIL] and not outcome.findings:
-            self._acquit(invariants.memory_order(subject))
+            self._set_undecided(invariants.memory_order(subject))
         if outcome.entries.left_out == subject.columns and not (outcome.findings or outcome.late):
             return self._reported("no element of the inputs is finite and has a nonzero step")
         return self._reported()
@@ -137,7 +137,7 @@ class Check:
         alone = len(self.derivatives) == 1
         return {d.name: jacobian_of(d, alone) for d in self.derivatives}
 
-    def _acquit(self, why: str | None) -> None:
+    def _set_undecided(self, why: str | None) -> None:
         """Make the verdict undecided for a reason that excuses all entries, if there is one."""
         if why is not None:
             self._outcome.undecided, self._outcome.entries = why, FlaggedEntries()
@@ -158,12 +158,12 @@ class Check:
         if rows is not None and invariants.is_linear(d, late, rows, rule.rtol, spacing):
             return []
         options = rule.noise, rule, sizes, rows
-        found = list(linearity(d, random, *options, eps, formats, late))
-        noise = max((one.relative_noise for one in every[:1] if found), default=eps)
+        findings = list(linearity(d, random, *options, eps, formats, late))
+        noise = max((one.relative_noise for one in every[:1] if findings), default=eps)
         if noise > THRESHOLDS.noisy * eps:
             formats = [k for k in formats if SPACINGS[k] > noise]
-            found = list(linearity(d, random, *options, noise, formats, late))
-        return found
+            findings = list(linearity(d, random, *options, noise, formats, late))
+        return findings
 
     def _compared(
         self,
@@ -214,7 +214,7 @@ class Check:
                 self.any_slope |= bool(sizes.rows.any())
         finally:
             every = [*probed, *whole]
-            subject.calls += sum(look.calls for look in every)
+            subject.calls += sum(differences.calls for differences in every)
         return sizes, every
 
     def _empty(self) -> GradcheckReport:

@@ -177,21 +177,21 @@ class FiniteDifferences:
         def at_all(far: float) -> NDArray:
             """Displace all inputs by shares of their size."""
 
-            def moved(x: NDArray) -> NDArray:
+            def scaled(x: NDArray) -> NDArray:
                 return np.asarray(x + far * shares(x.shape) * np.where(x == 0, 1.0, x))
 
-            other = subject.perturbed(moved)
+            other = subject.perturbed(scaled)
             try:
                 return other.reals_of(other.call())
             finally:
                 subject.calls = other.calls
 
         origin = as_real_vector(self.problem.x)
-        reach, side = self._reach
+        distance, one_sided = self._noise_distance
 
         def at_one(far: float) -> NDArray:
             self.calls += 1
-            return self.problem.at(origin + far * shares(origin.shape) * reach).astype(float)
+            return self.problem.at(origin + far * shares(origin.shape) * distance).astype(float)
 
         limited = self.coarse.is_explicit or subject.limits
         evaluate = at_one if limited else at_all
@@ -201,7 +201,8 @@ class FiniteDifferences:
 
         with np.errstate(all="ignore"):
             try:
-                noise = noise_along(subject.base, displaced, self.eps, side if limited else 0).noise
+                one_sided = one_sided if limited else 0
+                noise = noise_along(subject.base, displaced, self.eps, one_sided).noise
             except Exception:  # f may raise anything where it is not defined
                 return np.zeros(subject.base.size)
             shown = np.isfinite(noise)
@@ -212,7 +213,7 @@ class FiniteDifferences:
             return np.fmax(noise, subject.noise)
 
     @property
-    def _reach(self) -> tuple[NDArray, int]:
+    def _noise_distance(self) -> tuple[NDArray, int]:
         """
         How far the noise of f is measured by this input: within bounds and the caller's steps.
 
@@ -253,10 +254,10 @@ class FiniteDifferences:
     def relative_noise(self) -> float:
         """The spacing of numbers that are rounded as f's results are, relative to their size."""
         subject, noise = self.subject, self.usual_noise
-        known = np.isfinite(noise) & (subject.sizes > 0)
-        if not known.any():
+        usable = np.isfinite(noise) & (subject.sizes > 0)
+        if not usable.any():
             return subject.eps
-        typical = float(np.median(noise[known] / subject.sizes[known]))
+        typical = float(np.median(noise[usable] / subject.sizes[usable]))
         return max(subject.eps, THRESHOLDS.few_samples / THRESHOLDS.rounding * typical)
 
     def noise_of(self, columns: NDArray, values: NDArray) -> NDArray:
@@ -320,7 +321,8 @@ class FiniteDifferences:
             try:
                 for briefly in (True, False):
                     here = noise_along(base, evaluator(1.0), self.eps, briefly=briefly)
-                    rounded &= (here.still > 0) & (here.still <= _COARSEST) & here.noisy
+                    rounded &= here.noisy & (here.constant_up_to > 0)
+                    rounded &= here.constant_up_to <= _COARSEST
                     if not rounded.any():
                         return none
                 proportional = none.copy()

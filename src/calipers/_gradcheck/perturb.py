@@ -91,8 +91,8 @@ class Claims:
         for d in self.derivatives:
             subject = d.subject
             least = few_roundings(subject.eps) * np.fmax(subject.natural[rows], terms)
-            moves = np.abs(entries) * _lengths(subject)[columns]
-            (which,) = np.nonzero((moves <= least) & (entries != 0))
+            change = np.abs(entries) * _lengths(subject)[columns]
+            (which,) = np.nonzero((change <= least) & (entries != 0))
             if d.name == name and len(which):
                 evaluate = partial(_entries_of, rows=rows[which], columns=columns[which])
                 magnitude = rounding_magnitude(d, evaluate, self.random)

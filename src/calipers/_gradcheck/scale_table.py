@@ -34,8 +34,8 @@ def scale_table(
     slopes = (a[k] / length * unit for a in (one.slope, one.error, one.gap, one.gap_error))
     columns = np.array([one.t[k] * length, *slopes])
     finite, contradicted = np.isfinite(columns[:2]).all(axis=0), m.contradicted[at[0], :, at[1]]
-    known = np.flatnonzero(np.isfinite(columns[2]) & finite)
-    finite[known[-1] + 1 if len(known) else len(finite) :] = False  # they lack shorter steps
+    resolved = np.flatnonzero(np.isfinite(columns[2]) & finite)
+    finite[resolved[-1] + 1 if len(resolved) else len(finite) :] = False  # they lack shorter steps
     columns = np.where(np.isnan(columns), np.array([[0, 0, np.inf, 0, np.inf]]).T, columns)
     rows = tuple(
         Scale(step, slope, error, gap, gap_error, out)
@@ -66,7 +66,7 @@ def has_kink(table: ScaleTable) -> bool:
     return table.gap > table.tolerance
 
 
-def has_sides(table: ScaleTable) -> bool:
+def has_one_sided_slopes(table: ScaleTable) -> bool:
     """Return True if f has a kink, so that the slopes on both sides of x are shown."""
     return has_kink(table) or table.near_kink >= 0
 
@@ -90,13 +90,14 @@ def opinion(table: ScaleTable, row: Scale) -> str:
 
 
 def _is_kinked(table: ScaleTable, row: Scale) -> bool:
-    return has_sides(table) and abs(row.gap) > max(table.tolerance, T.kink * row.gap_error)
+    least = max(table.tolerance, T.kink * row.gap_error)
+    return has_one_sided_slopes(table) and abs(row.gap) > least
 
 
-def _sides(row: Scale) -> tuple[float, float]:
+def _one_sided_slopes(row: Scale) -> tuple[float, float]:
     """Return the slopes on the left and on the right of x; 0 where one is less than its error."""
-    sides, error = (row.slope - row.gap, row.slope + row.gap), row.error + row.gap_error
-    left, right = (_rounded(x, error) if abs(x) > error else 0.0 for x in sides)
+    slopes, error = (row.slope - row.gap, row.slope + row.gap), row.error + row.gap_error
+    left, right = (_rounded(x, error) if abs(x) > error else 0.0 for x in slopes)
     return left, right
 
 
@@ -120,9 +121,9 @@ def explanation(table: ScaleTable, nonsmooth: bool = False) -> str:
     if grows(table) or (nonsmooth and table.endless):
         first, last = table.rows[0], table.rows[-1]
         kinds = ("a jump", table.broken), ("an infinite slope", table.endless)
-        known = [kind for kind, is_known in kinds if is_known] or [kind for kind, _ in kinds]
+        likely = [kind for kind, is_likely in kinds if is_likely] or [kind for kind, _ in kinds]
         return (
-            f"f has {' or '.join(known)} at x: its slope grows from {_number(first.slope)} at a "
+            f"f has {' or '.join(likely)} at x: its slope grows from {_number(first.slope)} at a "
             f"step of {_step(first)} to {_number(last.slope)} at {_step(last)}"
         )
     if nonsmooth:
@@ -133,14 +134,14 @@ def explanation(table: ScaleTable, nonsmooth: bool = False) -> str:
 def kink(table: ScaleTable) -> str:
     """Describe a kink at x, or near x."""
     row, best = _at_kink(table), table.rows[table.best]
-    left, right = map(_number, _sides(row))
-    sides = f"{left} on the left and {right} on the right"
+    left, right = map(_number, _one_sided_slopes(row))
+    slopes = f"{left} on the left and {right} on the right"
     if has_kink(table):
         shortest = min((r for r in table.rows if r is row or _is_kinked(table, r)), key=_length)
-        return f"f has a kink at x: its slopes are {sides}, down to a step of {_step(shortest)}"
-    reach = _step(table.rows[table.near_kink])
+        return f"f has a kink at x: its slopes are {slopes}, down to a step of {_step(shortest)}"
+    distance = _step(table.rows[table.near_kink])
     nearer = f"{_number(best.slope)} nearer to x"
-    return f"f has a kink within {reach} of x: its slopes are {sides}, and {nearer}"
+    return f"f has a kink within {distance} of x: its slopes are {slopes}, and {nearer}"
 
 
 def contradiction(table: ScaleTable) -> str:
@@ -261,18 +262,18 @@ def shown_rows(table: ScaleTable) -> list[Scale]:
 def cells(table: ScaleTable) -> Iterator[tuple[str, ...]]:
     """Yield the texts of the table's head and of the rows that are shown."""
     best = table.rows[table.best]
-    by_sides, digits = has_sides(table), _digits(table)
-    head = ("left slope", "right slope") if by_sides else ("slope",)
+    one_sided, digits = has_one_sided_slopes(table), _digits(table)
+    head = ("left slope", "right slope") if one_sided else ("slope",)
     yield "step", *head, "error", f"analytic {table.analytic:.{digits}g}"
     for row in shown_rows(table):
         text = opinion(table, row)
         if row.contradicted:
-            agrees = text == AGREES and not by_sides  # for which a line has room
+            agrees = text == AGREES and not one_sided  # for which a line has room
             text = f"{text}; {CONTRADICTED}" if agrees else CONTRADICTED
         if row is best:
             text += " (numerical)"
-        error = row.error + row.gap_error if by_sides else row.error
-        numbers = _sides(row) if by_sides else (row.slope,)
+        error = row.error + row.gap_error if one_sided else row.error
+        numbers = _one_sided_slopes(row) if one_sided else (row.slope,)
         texts = (f"{_rounded(x, error):.{digits}g}" for x in numbers)
         yield _step(row), *texts, f"{error:.2g}", text
 
@@ -304,7 +305,7 @@ def _measured(row: Scale) -> str:
 
 def draw(axes: Any, table: ScaleTable, name: str) -> None:
     """Draw the slopes against the steps, with the analytic value and its tolerance."""
-    best, by_sides = table.rows[table.best], has_sides(table)
+    best, one_sided = table.rows[table.best], has_one_sided_slopes(table)
     low, high = limits(table)
     axes.set(xscale="log", xlabel="step", ylabel="slope of f", ylim=(low, high), title=name)
     if grows(table):
@@ -320,10 +321,10 @@ def draw(axes: Any, table: ScaleTable, name: str) -> None:
         rows = [row for row in table.rows if row.contradicted == out]
         if not rows:
             continue
-        for side, marker in ((-1, "<"), (1, ">")) if by_sides else ((0, "o"),):
-            slopes = np.array([row.slope + side * row.gap for row in rows])
-            errors = np.array([row.error + abs(side) * row.gap_error for row in rows])
-            where = "left " if side < 0 else "right " if side > 0 else ""
+        for sign, marker in ((-1, "<"), (1, ">")) if one_sided else ((0, "o"),):
+            slopes = np.array([row.slope + sign * row.gap for row in rows])
+            errors = np.array([row.error + abs(sign) * row.gap_error for row in rows])
+            where = "left " if sign < 0 else "right " if sign > 0 else ""
             axes.errorbar(
                 [row.step for row in rows],
                 np.clip(slopes, low, high),  # what lies beyond stands at the edge
@@ -345,8 +346,8 @@ def limits(table: ScaleTable) -> tuple[float, float]:
     """Return the range of slopes that a picture shows: those that scales can tell apart."""
     best, others = table.rows[table.best], _others(table)
     shown = [table.analytic, best.slope, *(row.slope for row in others)]
-    if has_sides(table):
-        shown += _sides(_at_kink(table))
+    if has_one_sided_slopes(table):
+        shown += _one_sided_slopes(_at_kink(table))
     wide = grows(table)  # on a logarithmic axis
     shown += [0.0, 2 * table.rows[-1].slope] if wide else []
     shown = [x for x in shown if math.isfinite(x)] or [0.0]

@@ -55,8 +55,10 @@ class Screening:
             differences.subject.sizes, differences.eps
         )
         self.jvp = _compiled_jvp(self.jacobians) if differences.compiled else None
-        # Outputs that stand still as f computes in few bits: where all columns move, and zero ones.
-        self._still = self._still_of_zeros = np.zeros(self.problem.base.size, bool)
+        # Outputs that do not change, since f computes in few bits, where all columns move, and
+        # where only those of zeros move.
+        self._unchanged = np.zeros(self.problem.base.size, bool)
+        self._unchanged_for_zeros = self._unchanged
         self._begin()
 
     @property
@@ -160,11 +162,12 @@ class Screening:
         moving = differences.steps > 0
         zeros = self._zeros & moving
         if (marks == DOUBTED).any() or zeros.all() or not self.sizes.rows.all():
-            still = differences.unmoved_outputs(np.flatnonzero(moving))
-            self._still = still & differences.rounded_outputs if still.any() else still
+            self._unchanged = differences.unmoved_outputs(np.flatnonzero(moving))
+            if self._unchanged.any():
+                self._unchanged &= differences.rounded_outputs
         if zeros.any() and not zeros.all():
             columns = np.flatnonzero(zeros)
-            self._still_of_zeros = differences.rounded_along(columns)
+            self._unchanged_for_zeros = differences.rounded_along(columns)
         marks[self.is_rounded(slice(None)).any(axis=1) & (marks != LEFT_OUT)] = DOUBTED
 
     @property
@@ -177,7 +180,8 @@ class Screening:
 
     def is_rounded(self, columns: slice | NDArray) -> NDArray:
         """Return for each entry whether rounding in f may hide its slope, a row for each column."""
-        return np.asarray(self._still | (self._zeros[columns, None] & self._still_of_zeros))
+        of_zeros = self._zeros[columns, None] & self._unchanged_for_zeros
+        return np.asarray(self._unchanged | of_zeros)
 
     def rounding(self, rows: NDArray) -> NDArray:
         """Return what the terms of f's linear part are rounded by, or what f is off by if more."""

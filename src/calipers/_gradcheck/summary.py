@@ -96,8 +96,8 @@ class FlaggedEntries:
                 continue
             worst = self.worst.setdefault(verdict, [])
             severity = rule.severity(analytic[which], numerical[which], error[which])
-            for place in _worst_first(severity)[:_MAX_TABLES].tolist():
-                i, size = which[place], severity[place].tolist()
+            for index in _worst_first(severity)[:_MAX_TABLES].tolist():
+                i, size = which[index], severity[index].tolist()
                 if len(worst) == _MAX_TABLES and size <= worst[-1][0]:
                     break
                 scales = table(i)
@@ -114,17 +114,17 @@ class FlaggedEntries:
     def accused(self, part: Segment) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """Return the places of wrong entries of an input, columns, rows, and what they are off."""
         of_part = range(part.start, part.stop)
-        places = np.array(
+        indices = np.array(
             [k for k, v in enumerate(self.verdicts) if v == FAIL and self.columns[k] in of_part],
             int,
         )
-        columns, rows = (np.array(each, int)[places] for each in (self.columns, self.rows))
-        values = np.array(self.values).reshape(-1, 3)[places]
-        return places, columns, rows, np.abs(values[:, 0] - values[:, 1])
+        columns, rows = (np.array(each, int)[indices] for each in (self.columns, self.rows))
+        values = np.array(self.values).reshape(-1, 3)[indices]
+        return indices, columns, rows, np.abs(values[:, 0] - values[:, 1])
 
-    def call_tied(self, places: NDArray) -> None:
+    def call_tied(self, indices: NDArray) -> None:
         """Change the verdict of wrong entries at which f is not differentiable."""
-        for k in places.tolist():
+        for k in indices.tolist():
             self.count[FAIL] -= 1
             self.count[NONSMOOTH] += 1
             self.verdicts[k] = NONSMOOTH
@@ -135,7 +135,7 @@ class FlaggedEntries:
 _OF_CALLS = frozenset(
     {"args", "kwargs", "argnums", "out_like", "step", "eps", "scale", "bounds", "masked", "inplace"}
 )
-_STANDS_STILL = (
+_NO_CHANGE = (
     "f does not change within the steps that were passed: without step= and eps=, "
     "calipers tests whether f rounds x to few bits"
 )
@@ -260,8 +260,8 @@ class CheckOutcome:
         if verdict == INCONCLUSIVE:
             obstacle, _ = self._obstacle(worst)
             by_scales = "" if worst.scales is None else contradiction(worst.scales)
-            known = by_scales and by_scales in obstacle  # which has the numerical values
-            values = f"analytic {worst.analytic:.6g}" if known else measured(worst)
+            has_values = by_scales and by_scales in obstacle  # which has the numerical values
+            values = f"analytic {worst.analytic:.6g}" if has_values else measured(worst)
             return f"{worst.name} could not be confirmed: {values}; {obstacle}"
         if _are_nan(worst):
             return f"{worst.name} is NaN, analytic and numerical; equal_nan=True accepts that"
@@ -327,7 +327,7 @@ class CheckOutcome:
             text = "bounds= leave no room for a difference there; step=0 excludes an element"
             return text, lambda call: call.text(bounds=None)
         if entry.analytic != 0 and self._is_constant_at_user_steps(entry.verdict):
-            return _STANDS_STILL, lambda call: call.text(step=None, eps=None)
+            return _NO_CHANGE, lambda call: call.text(step=None, eps=None)
         text = "" if entry.scales is None else explanation(entry.scales)
         text = text or "f is noisy or varies too fast there"
         if is_double(self.subject.eps) and entry.scales and is_staircase(entry.scales):
@@ -367,7 +367,7 @@ class CheckOutcome:
             returned_none = any(d.returns_none for d in self.derivatives if d.name == entry.form)
             text += f"; {entry.form} returned None" if returned_none else ""
         elif self._is_constant_at_user_steps(entry.verdict):
-            text += f"; {_STANDS_STILL}"
+            text += f"; {_NO_CHANGE}"
         if entry.scales is not None and is_near_kink(entry.scales):
             text += f"; {kink(entry.scales)}"
         block = entry.form, entry.output, entry.input

@@ -217,17 +217,17 @@ def _table(entries: tuple["Entry", ...], label: str, several: bool) -> list[str]
 def _scales(table: "ScaleTable", name: str) -> list[str]:
     """Write the slopes at the scales that tell most of an entry, which is named if it need be."""
     head, *rows = cells(table)
-    lines = _aligned([(head[0], head[1:]), *((f"  {r[0]}", r[1:]) for r in rows)], str.ljust)
-    return [*_wrapped(f"  {name}", rest="    "), *lines] if name else lines
+    body = _aligned([(head[0], head[1:]), *((f"  {r[0]}", r[1:]) for r in rows)], str.ljust)
+    return [*_wrapped(f"  {name}", rest="    "), *body] if name else body
 
 
 def _aligned(rows: list[tuple[str, tuple[str, ...]]], last: Callable[[str, int], str]) -> list[str]:
     """Write names and cells in columns, to the right but for the names and the last one."""
     left = max(12, *(len(name) for name, _ in rows))
     widths = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
-    lines = []
+    aligned = []
     for name, (*numbers, end) in rows:
         texts = [cell.rjust(width) for cell, width in zip(numbers, widths[:-1], strict=True)]
         line = "  ".join([f"  {name:<{left}}", *texts, last(end, widths[-1])])
-        lines.append(line.rstrip())
-    return lines
+        aligned.append(line.rstrip())
+    return aligned

@@ -120,8 +120,8 @@ class RefinedColumns:
         tolerances = {}
         for name, every in forms.items():
             tolerances[name] = rule.allowed(every, self.value, self.floor)
-            known = self.value, self.error, tolerances[name], self._natural
-            verdicts[name], hidden = judge_value(rule, every, *known)
+            about = self.value, self.error, tolerances[name], self._natural
+            verdicts[name], hidden = judge_value(rule, every, *about)
             entries.hidden += int(np.count_nonzero(hidden & doubtful[name]))
         accused = {name: (verdicts[name] == _AT(FAIL)) & doubtful[name] for name in forms}
         if any(map(np.any, accused.values())):
