@@ -197,10 +197,18 @@ class TestScattered:
         assert not estimate(s).scattered.any()
         assert value_and_error(s) == (50.0, 1e-3)
 
-    def test_one_scale_alone_is_no_other_line(self):
+    @pytest.mark.parametrize("others", [[0, 1, 3, 4], [0, 4], [2]])
+    def test_fewer_than_four_scales_are_no_other_line(self, others):
         s = rounded_away()
-        s.error[0, [0, 1, 3, 4], 0] = 100.0
+        s.error[0, others, 0] = 100.0
         assert not estimate(s).scattered.any()
+
+    def test_four_scales_are_one_and_two_in_the_first_pass(self):
+        s = rounded_away()
+        s.error[0, 4, 0] = 100.0
+        assert estimate(s).scattered.all()
+        s.error[0, 2, 0] = 100.0
+        assert estimate(s, few=True).scattered.all()
 
     def test_scales_that_disagree_are_no_other_line(self):
         s = rounded_away()

@@ -213,7 +213,7 @@ def scales_of(
     else:
         part = part._replace(above=part.above / unit, below=part.below / unit)
         scales = measure(part, base / unit, *about, unit, least_noise / unit)
-    return outputs, scales, estimate(scales), unit
+    return outputs, scales, estimate(scales, few=first), unit
 
 
 def survey(

@@ -101,8 +101,8 @@ def _neighbours(which: NDArray) -> NDArray:
     return result
 
 
-def estimate(s: Scales) -> Estimates:
-    """Return value and error of each derivative."""
+def estimate(s: Scales, few: bool = False) -> Estimates:
+    """Return value and error of each derivative; `few`: by the steps of the first pass only."""
     number = np.arange(s.slope.shape[1])[None, :, None]
     with np.errstate(all="ignore"):
         contradicted = contradicted_scales(s.slope, s.error)
@@ -122,7 +122,7 @@ def estimate(s: Scales) -> Estimates:
         kinks = _neighbours(gap > T.kink * s.gap_error) & longer
         kinks &= np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error
         kink = np.where(kinks, number, -1).max(axis=1)
-        other_scale, other = _other_slope(s, off, others)
+        other_scale, other = _other_slope(s, off, others, 2 if few else T.in_a_row)
         # From a kink on f leaves its line by less than their distance, as it is on it before.
         before = np.concatenate((s.span[:, 1:], np.zeros_like(s.span[:, :1])), axis=1)
         apart = jumps & (departure >= other[:, None] * (s.span - before / 2))
@@ -210,12 +210,17 @@ def _departures(
     return departure, between & (growth > np.fmax(ratio**2, before) ** T.abrupt)
 
 
-def _other_slope(s: Scales, off: NDArray, others: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the longer scale on whose slope a neighbour agrees, and how far it is off, or NaN."""
-    agree = others & (s.error < T.telling * off)
+def _other_slope(
+    s: Scales, off: NDArray, others: NDArray, in_a_row: int
+) -> tuple[NDArray, NDArray]:
+    """Return the longer scale on whose slope the next ones agree, and how far it is off, or NaN."""
+    tell = others & (s.error < T.telling * off)
     step = np.abs(s.slope[:, 1:] - s.slope[:, :-1]) <= s.error[:, 1:] + s.error[:, :-1]
-    agree[:, :-1] &= agree[:, 1:] & step
-    agree[:, -1] = False
+    # Of a saw tooth, slopes at a few long steps are about 0 by chance.
+    agree, count = np.zeros_like(tell), tell.shape[1] - in_a_row + 1
+    if count > 0:
+        linked = tell[:, 1:] & tell[:, :-1] & step
+        agree[:, :count] = np.all([linked[:, k : k + count] for k in range(in_a_row - 1)], axis=0)
     scale = np.where(agree, s.error, np.inf).argmin(axis=1)
     return scale, np.where(agree.any(axis=1), _take(off, scale), np.nan)
 
