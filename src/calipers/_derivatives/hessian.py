@@ -311,7 +311,7 @@ def hessian(
     """
     Compute the matrix of second derivatives of a scalar function, with error estimates.
 
-    From f alone it extrapolates mixed second differences, with about 45 calls of f for each pair of
+    From f alone it extrapolates mixed second differences, with about 50 calls of f for each pair of
     elements of x. With `gradient` it takes about 23 calls of that for each element of x, and is
     more accurate.
 
