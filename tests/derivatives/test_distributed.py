@@ -1083,7 +1083,7 @@ def test_a_killed_jacobian_goes_on_where_it_stopped(tmp_path, workers):
 
 def test_a_killed_hessian_goes_on_where_it_stopped(tmp_path):
     folder, calls = str(tmp_path / "kept"), str(tmp_path / "calls")
-    killed_in_the_middle("hessian", folder, calls, 0, 3000)
+    killed_in_the_middle("hessian", folder, calls, 0, 800)
     (tmp_path / "calls").rename(tmp_path / "first")
     done = sum(b - a for a, b in checkpoints.Checkpoint(folder).spans())
     assert 0 < done < 36
