@@ -130,7 +130,7 @@ EXPLANATIONS = {
     ),
     "one scale": (
         table(2.0, np.where(np.arange(20) == 2, 1e-8, 0.9), 2),
-        "steps of about 0.12 alone exclude it, and f may be another one nearer to x",
+        "steps of about 0.12 alone exclude it, and f may differ nearer to x",
     ),
 }
 

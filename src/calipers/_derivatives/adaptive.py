@@ -33,23 +33,26 @@ from .scales import (
 from .steps import NATURAL_LENGTH, Steps
 from .thresholds import THRESHOLDS
 
-CALLS_PER_COLUMN = 2.0 * len(FIRST_PASS)  # of f, with which most columns are decided
+CALLS_PER_COLUMN = 2.0 * len(
+    FIRST_PASS
+)  # calls of f in the first pass, which suffices for most columns
 STATE = np.dtype(
     [
         ("length", "f8"),  # the unit of t along the direction
         ("limit", "f8"),  # the longest t within bounds
         ("top", "f8"),  # twice the longest t
         ("grain", "f8"),  # the spacing of x in units of t
-        ("step", "f8"),  # that of the scale which the derivative is of, not in units of t
+        ("step", "f8"),  # the longest step of the scale of the derivative, not in units of t
         ("calls", "i8"),
         ("one_sided", "i1"),
         ("status", "i1"),
     ]
 )
-# Differences are one-sided if a bound is nearer than this, in units of t or of the other room.
+# Differences are one-sided if a bound is nearer than this, in units of t or of the distance to the
+# other bound.
 _NARROW = 2.0**-10
-# Spacings of x in the shortest step, so that rounding x + t leaves two bits of t; fewer if steps
-# are short.
+# Spacings of x in the shortest step: rounding x + t leaves two bits of t. There are fewer if all
+# steps are short.
 _LEAST_GRAINS = 4.0
 LEAST_SAMPLES = ORDERS + 2  # steps in a table, some of which may be missing
 _TINY = np.finfo(float).tiny
@@ -57,13 +60,13 @@ _FINEST = np.finfo(float).eps
 _ENTRIES = 1 << 10  # entries of the Jacobian that are measured together
 _BLOCK_BYTES = 1 << 23  # bytes of samples that are in memory at a time
 
-# Given numbers of directions, maybe repeated, and how far to go along each, in units of its length,
-# returns the values of f there and how far that was after rounding.
+# Takes indices of directions, which may repeat, and a signed step along each, in units of its
+# length. Returns the values of f and the steps after rounding.
 Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 
 class Survey(NamedTuple):
-    """Samples of f along some directions, by their numbers, and what they say of some outputs."""
+    """Samples of f along some directions, and the scales and estimates of some outputs."""
 
     directions: NDArray
     samples: Samples
@@ -119,15 +122,15 @@ def lengths_of(problem: Problem, steps: Steps) -> NDArray:
 
 def _sequence(states: NDArray, first: bool) -> NDArray:
     """
-    Return the steps of directions, the longest first, a row each; NaN at their end.
+    Return the steps of directions, a row each: the longest first, and NaN at the end.
 
-    They begin at the length, and before it at 1 if x is small: it may be added to larger numbers.
+    They begin at the size of x. If x is small, they begin at 1, as f may add x to larger numbers.
     """
     top, grain = states["top"][:, None], states["grain"][:, None]
     bound = top / 2.0 ** (ORDERS + 2)
     least = np.fmin(_LEAST_GRAINS * grain, np.fmax(bound, grain))
     inner = np.fmin(top, 1.0) * FRACTIONS[:INNER]
-    if first:  # begins with the longest step if the caller limits it
+    if first:  # if the caller limits the steps, they begin with the longest
         inner = np.where(top < 1, inner[:, FIRST_PASS - 1], inner[:, FIRST_PASS])
     outer = top * FRACTIONS[: N_PROBES if first else OUTER]
     if not first:
@@ -170,7 +173,7 @@ def _sampled(base: NDArray, evaluate: Evaluate, states: NDArray, t: NDArray) -> 
 
 
 def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) -> NDArray:
-    """Return which directions need no further samples: each output is known as well as may be."""
+    """Return True for directions whose outputs need no further samples."""
     limit = THRESHOLDS.first_rounding * s.rounding / (top[:, None] / 4) ** power
     relative = eps ** (THRESHOLDS.first * 4 / (4 + power))
     best = s.error.argmin(axis=1)[:, None]
@@ -195,8 +198,8 @@ def scales_of(
     """
     Return the outputs that change, or are `wanted`, with their scales and estimates.
 
-    These are in the units that come last, a power of two for each output, if not None. `least` is
-    known noise of all outputs.
+    Scales and estimates are in the units that come last, a power of two for each output, if these
+    are not None. `least` is a lower bound on the noise of all outputs.
     """
     outputs = _changing(samples, base, parts)
     if wanted is not None:
@@ -227,11 +230,11 @@ def survey(
     least: NDArray | None = None,
 ) -> Iterator[Survey]:
     """
-    Sample f along directions at a few scales, and at all where these do not suffice.
+    Sample f along directions at a few scales, and at all scales where these do not suffice.
 
-    `states` has the lengths and limits of the directions; `power` is that of t by which f was
-    divided, 2 for second differences. `briefly`: a few scales suffice for all directions. `least`
-    is known noise of f.
+    `states` has the lengths and limits of the directions. `power` is the power of t by which f was
+    divided: 2 for second differences. If `briefly`, a few scales suffice for all directions.
+    `least` is a lower bound on the noise of f.
     """
     base = base.astype(float)
 
@@ -265,14 +268,14 @@ def survey(
 
 
 def _changes(samples: Samples, base: NDArray) -> NDArray:
-    """Return which outputs some sample of each direction changes."""
+    """Return True for outputs that change in some sample of a direction."""
     changes = (samples.above != base) | (samples.below != base)
     changes &= np.isfinite(samples.t)[:, :, None]
     return np.asarray(changes.any(axis=1))
 
 
 def _changing(samples: Samples, base: NDArray, parts: int) -> NDArray:
-    """Return the outputs that some sample changes; all parts of a number that changes."""
+    """Return the indices of outputs that change in some sample, with all parts of their numbers."""
     changes = _changes(samples, base).any(axis=0)
     if parts > 1:
         changes = np.repeat(changes.reshape(-1, parts).any(axis=1), parts)
@@ -281,9 +284,9 @@ def _changing(samples: Samples, base: NDArray, parts: int) -> NDArray:
 
 def _blocks(samples: Samples, base: NDArray) -> Iterator[slice]:
     """
-    Split directions, so that their arrays are small.
+    Yield blocks of directions that are measured together, so that their arrays are small.
 
-    Of sparse Jacobians few columns have few outputs in common.
+    In a sparse Jacobian, different columns change different outputs.
     """
     directions = len(samples.t)
     each = float(_changes(samples, base).sum()) / max(1, directions)
@@ -293,7 +296,7 @@ def _blocks(samples: Samples, base: NDArray) -> Iterator[slice]:
 
 
 def _some(survey: Survey, which: NDArray) -> Survey:
-    """Return a part of the directions of a survey."""
+    """Return the survey of a part of its directions."""
     if which.all():
         return survey
 
@@ -308,9 +311,9 @@ def _some(survey: Survey, which: NDArray) -> Survey:
 
 def rounding_of_constants(base: NDArray, states: NDArray, eps: float, power: int = 1) -> NDArray:
     """
-    Return the errors of slopes of 0, of outputs that do not change at any step.
+    Return the errors of the slope 0 of outputs that change at no step.
 
-    Terms that cancel may be as large as the largest output, or x.
+    Terms that cancel may be as large as the largest output, or as x.
     """
     size = np.fmax(np.abs(base), np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
     longest = states["length"] * (states["top"] / 2) ** power
@@ -329,7 +332,7 @@ def extrapolate(
     power: int = 1,
     least: NDArray | None = None,
 ) -> None:
-    """Store the derivatives along directions whose initial states are given, and their errors."""
+    """Fill `outs` with derivatives along directions, and their errors; states are initial ones."""
     values, errors, states = outs
     values[:], errors[:] = np.nan, np.inf
     # Much too long steps are part of the search: warnings of f are suppressed.
@@ -340,7 +343,7 @@ def extrapolate(
             # Where f does not change, its rounding may hide a slope.
             values[which] = 0.0
             errors[which] = rounding_of_constants(base, states[which], eps, power)
-            # An output may be there because it changes along another direction.
+            # Some of these outputs change along other directions only.
             changes = (scales.change > 0) | ~np.isfinite(base[outputs])
             entries = np.ix_(which, outputs)
             value, error = estimates.value / length, estimates.total_error / length
@@ -355,7 +358,7 @@ def extrapolate(
 
 
 def _steps_of(scales: Scales, estimates: Estimates) -> NDArray:
-    """Return the longest step of the scale that the largest derivative of each direction is of."""
+    """Return the step of each direction: the longest at the scale of its largest derivative."""
     if not estimates.value.shape[1]:
         return np.zeros(len(estimates.value))
     size = np.where(np.isfinite(estimates.value), np.abs(estimates.value), -1.0)

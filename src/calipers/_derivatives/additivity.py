@@ -1,4 +1,5 @@
-"""Whether slopes along single elements of x add up: they do not where values tie.
+"""
+Test whether slopes along single elements of x add up: they do not where values tie.
 
 A median of equal numbers does not change with any single one of them, at any step, but it changes
 with all. Its partial derivatives exist and agree at all scales, and yet it is not differentiable:
@@ -23,11 +24,11 @@ from .scales import Scales
 from .steps import Steps
 from .thresholds import THRESHOLDS
 
-_LEAST_SHARE = 0.5  # of the size of an element, by which those move that are measured together
-# Shares of its size by which an element moves alone, across many others or few.
+_LEAST_SHARE = 0.5  # least share of its size by which an element moves with others
+# Shares of its size by which a single element moves: across many others, and across few.
 _SHARES = 1.0, 0.125
-_LEAST_SPACINGS = 16.0  # of x, in the shortest step
-_STEPS = 14  # lengths by which they move: ties are ties at each of them
+_LEAST_SPACINGS = 16.0  # spacings of x in the shortest step
+_STEPS = 14  # number of steps; values that tie do so at each of them
 
 
 class Differences(Protocol):
@@ -46,15 +47,16 @@ class Differences(Protocol):
         """The lengths of the steps; 0 for elements that do not move."""
 
     def results_of(self, work: Work, count: int) -> Buffers:
-        """Return the results of so many rows of work, whose calls of f are counted."""
+        """Return the results of the first `count` rows of work, and count the calls of f."""
 
 
 @dataclass(frozen=True)
 class DisplacedPairs:
     """
-    Half differences of f along some numbers of x, across x plus t times the vector `rest`.
+    Half differences of f along some numbers of x while the others move, a row for each step t.
 
-    A row each is for one t. Its difference is that of f at plus and minus t times `along`.
+    The center is x plus t times the vector `rest`. The two points of a difference are plus and
+    minus t times `along` from it, at the numbers `at`.
     """
 
     problem: Problem
@@ -66,7 +68,7 @@ class DisplacedPairs:
     calls = 2.0
 
     def results(self, count: int) -> Buffers:
-        """Return arrays for the differences, and for t as it is after rounding."""
+        """Return arrays for the differences, and for the steps after rounding."""
         return np.empty((count, self.problem.base.size)), np.empty(count)
 
     def __call__(self, start: int, outs: Buffers) -> None:
@@ -99,16 +101,16 @@ def is_tied(
     errors: dict[int, NDArray],
 ) -> NDArray:
     """
-    Return for entries of the Jacobian whether their slopes change while other elements move, too.
+    Return True for entries of the Jacobian whose slopes change when other elements move as well.
 
-    They are `off` by so much. `values` and `errors` are the numerical columns; entries of other
-    columns are not measured.
+    `off` are the differences of their analytic and numerical values. `values` and `errors` are the
+    numerical columns. Entries of other columns are not tested.
     """
     tied = np.zeros(len(columns), bool)
     measured = np.array([column in values for column in columns.tolist()], bool)
     error = np.full(len(columns), np.nan)
     error[measured] = [errors[j][i] for j, i in zip(columns[measured], rows[measured], strict=True)]
-    # The slopes on both sides differ there, which may hide that others do so even more.
+    # An error that large is that of a kink, which may hide a tie.
     kinked = measured & (error > THRESHOLDS.telling * off)
     plain = measured & ~kinked
     undefined = np.zeros(differences.problem.base.size, bool)
@@ -123,7 +125,7 @@ def is_tied(
                 departs = _departs(differences, np.array([column]), share, values, errors)
                 tied[entries] |= departs[rows[entries]]
                 undefined |= departs
-    # NaN and inf are no wrong slopes of what has none.
+    # NaN and inf are not wrong where f has no derivative.
     tied |= ~np.isfinite(off) & undefined[rows]
     return tied
 
@@ -135,33 +137,27 @@ def _departs(
     values: dict[int, NDArray],
     errors: dict[int, NDArray],
 ) -> NDArray:
-    """Return for each output whether its slope along columns is not the sum of theirs."""
+    """Return True for outputs whose slope along columns is not the sum of the columns' slopes."""
     problem = differences.problem
     base, at = problem.base.astype(float), problem.stride * columns
-    origin = as_real_vector(problem.x)
-    x = origin.astype(float)
+    x = as_real_vector(problem.x).astype(float)
     natural = replace(differences.coarse, lengths=np.empty(0))
     length = differences.steps if differences.user_step else lengths_of(problem, natural)
     movable = np.isfinite(x[:: problem.stride]) & (differences.steps > 0)
-    # The others move no farther, lest rounding of larger numbers hide what these do.
+    # The others move no farther: rounding of larger numbers would hide the changes.
     length = np.where(movable, np.fmin(length, length[columns].max()), 0.0)
     random = np.random.default_rng(0)
-    others, at_all = np.zeros(x.size), x[:: problem.stride]
-    # Both ways, those as well that tie with the elements of the columns.
-    distance = np.abs(at_all - at_all[columns[0]])
-    order = np.lexsort((random.random(len(length)), distance))
-    order = order[~np.isin(order, columns) & (length[order] > 0)]
-    signs = np.where(np.arange(len(order)) % 2, -1.0, 1.0)
-    others[problem.stride * order] = signs * random.uniform(0, 1, len(order)) * length[order]
+    others = np.zeros(x.size)
+    others[:: problem.stride] = _movement(x[:: problem.stride], length, columns, random)
     along = share * length[columns]
     if len(columns) > 1:
         along *= random.uniform(_LEAST_SHARE, 1, len(at)) * random.choice([-1.0, 1.0], len(at))
     numerical, error = (np.array([each[j] for j in columns.tolist()]) for each in (values, errors))
 
     spacing = float((differences.eps * np.abs(x[at]) / np.abs(along)).max(initial=differences.eps))
-    longest = differences.eps**0.5  # farther away f may be another one; a tie is one at all steps
+    longest = differences.eps**0.5  # f may differ farther from x, and ties show at all steps
     steps = steps_between(_LEAST_SPACINGS * spacing, longest, _STEPS)
-    if (len(at) == 1 and not order.size) or not len(steps):
+    if (len(at) == 1 and not others.any()) or not len(steps):
         return np.zeros(base.size, bool)
 
     bounds = differences.coarse.lows, differences.coarse.highs
@@ -184,11 +180,27 @@ def _departs(
         slope, gap = estimates.value[0], estimates.gap[0]
         off = np.abs(slope - along @ numerical) + gap - np.abs(along) @ error
         departs = off > THRESHOLDS.visible * estimates.error[0]
-        departs &= scales.change[0] > 0  # its rounding may hide the slope
+        departs &= scales.change[0] > 0  # rounding may hide the slope of what does not change
         single = slopes(np.zeros(x.size)) if len(at) == 1 and departs.any() else None
-        if single is not None:  # rounding within f may hide it as well
+        if single is not None:  # and so may rounding within f
             single_scales, single_estimates = single
             hull = np.where(single_scales.change[0] > 0, single_estimates.total_error[0], 0.0)
             off = np.abs(slope - single_estimates.value[0]) + gap - hull
             departs &= off > THRESHOLDS.visible * estimates.error[0]
     return np.asarray(departs | scales.broken[0])
+
+
+def _movement(
+    x: NDArray, length: NDArray, columns: NDArray, random: np.random.Generator
+) -> NDArray:
+    """
+    Return how far the elements of x move other than those of the columns: shares of their lengths.
+
+    Neighbours in size move in opposite directions, also those that tie with the columns.
+    """
+    order = np.lexsort((random.random(len(length)), np.abs(x - x[columns[0]])))
+    order = order[~np.isin(order, columns) & (length[order] > 0)]
+    signs = np.where(np.arange(len(order)) % 2, -1.0, 1.0)
+    result = np.zeros(len(x))
+    result[order] = signs * random.uniform(0, 1, len(order)) * length[order]
+    return result

@@ -109,10 +109,11 @@ def hessian_from_values(problem: Problem, options: Options) -> tuple[NDArray, ND
 
 def _curvature_gaps(pairs: MixedDifferences) -> tuple[NDArray, int]:
     """
-    Return by how much second derivatives to both sides of x differ, and the number of calls of f.
+    Return the jumps of second derivatives at x, and the number of calls of f.
 
-    A second difference is the mean of both. Of a smooth f, slopes depend on the square of the step,
-    and else on the step: the gap is four times their derivative by it.
+    A second difference is the mean of the derivatives on both sides. The slopes of a smooth f
+    depend on the square of the step; at a jump they depend on the step itself, and the jump is four
+    times their derivative with respect to it.
     """
     problem, steps = pairs.problem, pairs.steps
     gaps, calls = np.zeros(problem.coordinates), 0
@@ -254,8 +255,8 @@ class MixedDifferences:
             return values, widths
 
         extrapolate(problem.base, ends, outs, self.steps.eps, power=2)
-        # The ladder sees sums, which are less than what was rounded where f(x + h) and f(x - h) are
-        # of unlike signs. No estimate has less of that than the step that leaves least.
+        # Sums are smaller than the values that were rounded where f(x + h) and f(x - h) differ in
+        # sign. The error is at least that of the step at which this rounding matters least.
         with np.errstate(all="ignore"):
             least = _EXTRAPOLATION_GAIN * self.steps.eps * rounding / states["length"]
         finite = np.isfinite(least)

@@ -26,10 +26,10 @@ from .thresholds import THRESHOLDS
 
 class Table(NamedTuple):
     """
-    Scales and estimates of some outputs along some columns, in units of their own.
+    Scales and estimates of some outputs along some columns, in units of the table.
 
-    Slopes times `width` are in the units of the table. `constant` are the errors of slopes of 0,
-    of all outputs, where f does not change.
+    A slope times `width` is in these units. `constant` are the errors of all outputs that do not
+    change, whose slope is 0.
     """
 
     columns: NDArray
@@ -58,9 +58,9 @@ class Table(NamedTuple):
         """
         Return the verdicts of claims about entries, and which noise hides; see `agreement.judge`.
 
-        `usual` returns the noise of their outputs where all inputs change, inf of those that do
-        not, and the size of f. `rounded` returns which of them are in few bits: that these stand
-        still is no evidence of a slope of 0.
+        `usual` returns the size of f, and the noise of the outputs where all inputs change: inf for
+        those that do not. `rounded` returns the outputs that f computes in few bits: if these do
+        not change, the slope may differ from 0.
         """
         width = self.width[k, at]
         s, m = self.scales.entries(k, at), self.estimates.entries(k, at)
@@ -77,7 +77,7 @@ class Table(NamedTuple):
             # Where f does not change, its noise is measured where all of x changes.
             noises, size = usual()
             noise = (noises / self.unit[at])[None]
-            # Of what changes nowhere, rounding hides far less than the size of f.
+            # Rounding hides at most a small share of f where an output never changes.
             most = np.where(np.isinf(noise), THRESHOLDS.negligible * size / self.unit[at], noise)
             s, m = with_noise(s, m, noise)
             verdict, hidden = judge(s, m, *judged, most)
@@ -85,17 +85,17 @@ class Table(NamedTuple):
 
     @staticmethod
     def opinions(away: float, error: float, allowed: float, off: float) -> tuple[bool, bool]:
-        """Return whether a slope supports a claim, and whether it excludes it."""
+        """Return whether a slope supports a claim, and whether it excludes the claim."""
         supports, excludes = opinions(*map(np.asarray, (away, error, allowed, off)))
         return bool(supports), bool(excludes)
 
 
 @dataclass(frozen=True)
 class SampledColumns:
-    """Samples of f along coordinates, at as many scales as derivatives are extrapolated from."""
+    """Samples of f along coordinates, at the scales from which derivatives are extrapolated."""
 
     columns: ExtrapolatedColumns
-    numbers = 2 * MAX_SAMPLES  # of an entry
+    numbers = 2 * MAX_SAMPLES  # floats per entry
 
     @property
     def problem(self) -> Problem:
@@ -106,13 +106,13 @@ class SampledColumns:
         return self.columns.calls
 
     def results(self, count: int) -> Buffers:
-        """Return arrays for samples, whether they are those of the first pass, and calls of f."""
+        """Return arrays for samples, for flags of the first pass, and for calls of f."""
         shape = count, MAX_SAMPLES
         samples = np.empty((2, *shape, self.problem.base.size))  # pages are used as needed
         return *np.empty((2, *shape)), *samples, np.empty(count, bool), np.zeros(count, np.int64)
 
     def at(self, columns: NDArray, outs: Buffers) -> None:
-        """Fill `outs` with the results of columns; t is NaN where there is no sample."""
+        """Fill `outs` with the results of columns; t is NaN where f was not sampled."""
         *arrays, first, calls = outs
         arrays[0][:], calls[:] = np.nan, 0
         problem, steps = self.problem, self.columns.steps
@@ -126,7 +126,7 @@ class SampledColumns:
                 first[which], calls[which] = part.first, part.calls
 
     def tables(self, columns: NDArray, results: Buffers, wanted: NDArray) -> Iterator[Table]:
-        """Yield the tables of columns that have samples; `wanted` are entries that are in them."""
+        """Yield the tables of columns that have samples; they contain the entries `wanted`."""
         problem, steps = self.problem, self.columns.steps
         base = problem.base.astype(float)
         *arrays, first, _ = results
@@ -152,7 +152,7 @@ class SampledColumns:
 
 
 class SampledColumn:
-    """Samples of f along one coordinate, and what they say of its entries."""
+    """Samples of f along one coordinate, by which its entries are estimated and judged."""
 
     def __init__(self, sampled: SampledColumns, column: int) -> None:
         self._sampled, self._column = sampled, np.array([column])
@@ -170,7 +170,7 @@ class SampledColumn:
         """Return the derivative of all outputs, and its errors."""
         size = self._sampled.problem.base.size
         table = self._table(np.empty(0, int))
-        if table is None:  # bounds leave no room
+        if table is None:  # bounds leave no step
             return np.full(size, np.nan), np.full(size, np.inf)
         value, error = np.zeros(size), table.constant[0].copy()
         value[table.outputs] = (table.estimates.value / table.width)[0]
@@ -199,10 +199,10 @@ class SampledColumn:
 
 class Noise(NamedTuple):
     """
-    The noise of outputs along one direction, inf of constants, and their largest changes.
+    The noise of outputs along one direction: inf for those that do not change.
 
-    `noisy` is whether that is more than rounding, and `constant_up_to` the longest step at which
-    f does not change.
+    `change` is their largest change, `noisy` is True for more noise than rounding, and
+    `constant_up_to` is the longest step at which an output does not change.
     """
 
     noise: NDArray
@@ -233,7 +233,7 @@ def noise_along(
 
 
 def steps_between(least: float, longest: float, most: int) -> NDArray:
-    """Return at most about so many steps, the longest first; none if they do not suffice."""
+    """Return at most about `most` steps, the longest first, or none if there are too few."""
     steps = FRACTIONS[(FRACTIONS <= longest) & (FRACTIONS >= least)]
     steps = steps[:: max(1, len(steps) // most)]
     return np.asarray(steps if len(steps) >= LEAST_SAMPLES else steps[:0])

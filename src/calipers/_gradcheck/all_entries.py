@@ -132,7 +132,7 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
 
 
 def _find_ties(differences: FiniteDifferences, entries: FlaggedEntries) -> None:
-    """Accuse no entry of a function that is not differentiable at x."""
+    """Change the verdict of wrong entries where f is not differentiable, as values tie."""
     indices, columns, rows, off = entries.accused(differences.part)
     if len(indices):
         start = differences.part.start

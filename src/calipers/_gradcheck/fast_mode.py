@@ -35,7 +35,7 @@ _LEAST = 2.0**-20  # least perturbation of an element, relative to the largest
 _MARGIN = 4.0  # tolerance of products, in numerical errors
 _ROUNDING = 64.0  # rounding errors of products, in eps
 _ROUNDING_OF_ALL = 1024.0  # the same of products contracted with a cotangent, in eps
-_CANCELS = 0.125  # share of its terms: a smaller product shows a wrong factor less than others
+_CANCELS = 0.125  # share of its terms below which a product shows wrong factors too little
 _DRAWS = 4  # directions that are tried for a product that is not small by chance
 _ZERO_EPS = 64.0  # error of a zero product, in eps times the largest product
 

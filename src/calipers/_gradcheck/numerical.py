@@ -43,9 +43,9 @@ _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two 
 # Columns whose differences take less time than to compile a loop around f.
 _FEW_COLUMNS = 8
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
-_WITHIN = 4.0  # times a step; the noise of f is measured at a quarter of it and less
-_COARSEST = SPACINGS["bfloat16"]  # steps at which results in bfloat16 stand still
-# Multiples of x at which jumps show whether they are in proportion.
+_WITHIN = 4.0  # multiple of a step at a quarter of which, and less, the noise of f is measured
+_COARSEST = SPACINGS["bfloat16"]  # relative steps over which results in bfloat16 may be constant
+# Multiples of x at which the jumps of rounding are in proportion to those at x.
 _OTHER_SIZES = 2.0**-4, 2.0**4
 _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
 
@@ -125,7 +125,7 @@ class FiniteDifferences:
     def refinement(self) -> Refinement:
         """The refinement of columns."""
         exact = self.exact
-        # Those of numerical gradients are derivatives of second order.
+        # Numerical gradients have a subclass, for derivatives of second order.
         if type(exact) is ExtrapolatedColumns:
             return Refinement(self.slopes, SampledColumns(exact))
         return Refinement(self.slopes, exact)
@@ -148,7 +148,7 @@ class FiniteDifferences:
 
     @cached_property
     def terms(self) -> NDArray:
-        """The size of terms that f's results are sums of, as far as their rounding shows it."""
+        """The size of the terms in f, where their rounding shows it."""
         subject, noise = self.subject, self.usual_noise
         largest = np.max(np.abs(subject.base), initial=1.0, where=np.isfinite(subject.base))
         if subject.terms:  # f is a gradient: its natural size is 1 over that of x
@@ -161,10 +161,10 @@ class FiniteDifferences:
     @cached_property
     def usual_noise(self) -> NDArray:
         """
-        The noise of f's results where all numbers of all inputs change; inf if they do not.
+        The noise of f's results where all numbers of all inputs change; inf for constant results.
 
-        Among several that do, those that do not are as noisy as the noisiest, and rounded as x.
-        Of one input within bounds or by the caller's steps.
+        If several results change, the constant ones get the noise of the noisiest, and at least the
+        rounding of x. With bounds or the caller's steps only this input changes.
         """
         subject = self.subject
         finite = all(np.isfinite(part.example).all() for part in subject.active)
@@ -215,9 +215,9 @@ class FiniteDifferences:
     @property
     def _noise_distance(self) -> tuple[NDArray, int]:
         """
-        How far the noise of f is measured by this input: within bounds and the caller's steps.
+        The distances at which the noise of f is measured, within bounds and the caller's steps.
 
-        To one side, 1, only if no element has room on both.
+        Then comes 1 if they are on one side of x, as no element has room on both, else 0.
         """
         origin = as_real_vector(self.problem.x).astype(float)
         size, low, high = np.abs(origin), self.coarse.lows, self.coarse.highs
@@ -240,10 +240,10 @@ class FiniteDifferences:
     @cached_property
     def greatest_noise(self) -> NDArray:
         """
-        The same, and of constants what they may hide: f may compute with half of the digits.
+        The usual noise; for constant results half of the digits of f, which rounding may hide.
 
-        Of lower precision half of the digits are too few to tell, and so are the caller's steps: f
-        may round x by more.
+        In lower precision, and by the caller's steps, it is inf: f may round x by more than these
+        show.
         """
         half = self.eps**0.5 * self.greatest
         tells = is_double(self.eps) and not self.coarse.is_explicit
@@ -252,7 +252,7 @@ class FiniteDifferences:
 
     @cached_property
     def relative_noise(self) -> float:
-        """The spacing of numbers that are rounded as f's results are, relative to their size."""
+        """The relative spacing of numbers whose rounding is as large as the noise of f."""
         subject, noise = self.subject, self.usual_noise
         usable = np.isfinite(noise) & (subject.sizes > 0)
         if not usable.any():
@@ -262,9 +262,9 @@ class FiniteDifferences:
 
     def noise_of(self, columns: NDArray, values: NDArray) -> NDArray:
         """
-        Return what noise of f makes of derivatives by fixed steps that repeating them may not show.
+        Return the errors that noise of f causes in derivatives by fixed steps, a row per column.
 
-        A row for each column; 0 for derivatives that come with such errors.
+        Repeated steps may not show them. They are 0 for derivatives whose errors include them.
         """
         exact = self.exact
         if not isinstance(exact, RepeatedSteps):
@@ -277,7 +277,7 @@ class FiniteDifferences:
         return np.asarray(THRESHOLDS.multiple * gains[:, None] * noise)
 
     def unmoved_outputs(self, columns: NDArray) -> NDArray:
-        """Return which outputs do not change where columns move by the steps of screening."""
+        """Return True for outputs that do not change when columns move by short steps."""
         share = np.random.default_rng(0).uniform(0.5, 1.0, len(columns))
         short = np.zeros(self.problem.coordinates)
         short[columns] = share * self.steps[columns]
@@ -295,10 +295,10 @@ class FiniteDifferences:
 
     def rounded_along(self, columns: NDArray) -> NDArray:
         """
-        Return which outputs stand still at short steps, as f computes in few bits.
+        Return True for outputs that f computes in few bits: they are constant at short steps.
 
-        They change by jumps at longer steps, and at a smaller or larger x by jumps that are in
-        proportion. Those of ``floor(x)`` are not.
+        At longer steps they jump. At a smaller or larger x the jumps are smaller or larger in
+        proportion, whereas those of ``floor(x)`` are not.
         """
         problem, x = self.problem, as_real_vector(self.problem.x).astype(float)
         none = np.zeros(problem.base.size, bool)
@@ -355,7 +355,7 @@ class FiniteDifferences:
         run_parts(work, len(wanted), store, way.workers, report, checkpoint, wanted=wanted)
 
     def results_of(self, work: Work, count: int) -> Buffers:
-        """Return the results of work that is not of columns; they are kept in the checkpoint."""
+        """Return the results of work other than columns; the checkpoint stores them."""
         way, outs = self.policy, work.results(count)
         self.calls += round(work.calls * count)
         if way.is_local:
@@ -387,8 +387,8 @@ class FiniteDifferences:
         return sampled
 
     def noise_at(self, rows: NDArray) -> tuple[NDArray, float]:
-        """Return the usual noise of some outputs, and the size of f up to which rounding hides."""
-        # In single precision, offsets of a million times the signal are common, and hide it.
+        """Return the usual noise of some outputs, and the size of f."""
+        # In single precision, constants a million times as large as f are often subtracted.
         return self.usual_noise[rows], self.greatest if is_double(self.eps) else np.inf
 
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
@@ -454,7 +454,7 @@ def plan_differences(
     elif method != ADAPTIVE:
         exact = RepeatedSteps(inner, steps)
     elif isinstance(subject.f, NumericalGradient):
-        exact = subject.f.ladders(inner, steps, subject.arguments(), subject.kwargs)
+        exact = subject.f.columns(inner, steps, subject.arguments(), subject.kwargs)
     else:
         exact = ExtrapolatedColumns(inner, steps)
     return FiniteDifferences(

@@ -31,16 +31,16 @@ class NumericalGradient:
         """Return the estimated errors of the gradient."""
         return gradient(self._problem(args, kwargs), self.options)[1]
 
-    def ladders(
+    def columns(
         self,
         problem: Problem,
         steps: Steps,
         args: list[Any],
         kwargs: dict[str, Any],
-    ) -> "MixedLadders":
-        """Return the step sequences that differentiate the gradient."""
+    ) -> "MixedColumns":
+        """Return the columns that differentiate the gradient, or f twice."""
         gradient_problem = self._problem(args, kwargs)
-        return MixedLadders(
+        return MixedColumns(
             problem,
             steps,
             mixed_differences(gradient_problem, steps_of(gradient_problem, self.options)),
@@ -54,7 +54,7 @@ class NumericalGradient:
 
 
 @dataclass(frozen=True)
-class MixedLadders(ExtrapolatedColumns):
+class MixedColumns(ExtrapolatedColumns):
     """
     Rows of a Hessian: differences of a numerical gradient, or mixed ones if their error is less.
 

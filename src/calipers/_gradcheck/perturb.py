@@ -67,13 +67,13 @@ def rounding_magnitude(
 
 @dataclass(frozen=True)
 class Claims:
-    """Entries of the analytic derivatives, which may be nothing but rounding."""
+    """Tests whether entries of the analytic derivatives are nothing but rounding."""
 
     derivatives: Sequence[AnalyticDerivative]
     random: np.random.Generator
 
     def may_be_rounding(self, columns: NDArray, entries: NDArray) -> NDArray:
-        """Return True for entries that may be rounding of any terms that f shows."""
+        """Return True for entries that are small enough to be rounding of terms in f."""
         subject = self.derivatives[0].subject
         largest = np.max(np.abs(subject.base), initial=1.0, where=np.isfinite(subject.base))
         most = few_roundings(subject.eps) * THRESHOLDS.noisy * np.fmax(largest, subject.terms)
@@ -83,9 +83,9 @@ class Claims:
         self, name: str, rows: NDArray, columns: NDArray, entries: NDArray, terms: NDArray
     ) -> NDArray:
         """
-        Return True for entries of a derivative that may be all rounding.
+        Return True for entries of a derivative that may be pure rounding.
 
-        Along x they change f by a few roundings of its `terms`, and they vary from point to point.
+        They change f along x by a few roundings of its `terms`, and vary from point to point.
         """
         result = np.zeros(len(rows), bool)
         for d in self.derivatives:
@@ -107,7 +107,7 @@ def _lengths(subject: FunctionAtPoint) -> NDArray:
 
 
 def _entries_of(d: AnalyticDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:
-    """Return some entries of a derivative, by unit vectors times a number."""
+    """Return entries of a derivative, from products with unit vectors times a number."""
     if d.form == "jac":
         return np.asarray(d.matrix()[rows, columns]).ravel()
     units, positions, count = rows, columns, d.subject.rows

@@ -15,7 +15,7 @@ from .._kernels.differences import FIXED
 
 @dataclass(frozen=True)
 class Refinement:
-    """Slopes by the steps of screening, and samples at all scales, or exact derivatives."""
+    """Slopes by the steps of screening, with samples at all scales or derivatives with errors."""
 
     slopes: Slopes
     exact: SampledColumns | ExtrapolatedColumns | RepeatedSteps | ComplexSteps

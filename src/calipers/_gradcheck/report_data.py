@@ -49,14 +49,13 @@ class ScaleTable:
     Attributes
     ----------
     rows : tuple of Scale
-        The scales at which f is finite, the longest first. Errors are infinite where nothing bounds
-        them.
+        The scales at which f is finite, the longest first. Errors without a bound are infinite.
     best : int
-        The row that the numerical value is of.
+        The row of the numerical value.
     near_kink : int
         The row in which a kink near x shows, as one-sided slopes that differ; -1 without one.
     analytic, tolerance : float
-        The entry that was judged, and what it may be off by.
+        The analytic value of the entry, and its tolerance.
     gap : float
         Half the difference of the one-sided slopes of f at x; 0 without a kink at x.
     noise : float
@@ -66,7 +65,7 @@ class ScaleTable:
     broken : bool
         True if f is not continuous at x.
     endless : bool
-        True if slopes grow without end as steps get shorter.
+        True if slopes grow without bound as steps get shorter.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """
-Tables of the slopes at all scales, for reports: what they say of an entry, as text and picture.
+Describe the slopes at all scales by which an entry was judged, as text and as a picture.
 
-All functions but `scale_table` take a table alone.
+`scale_table` makes a table; the other functions take one.
 """
 
 import math
@@ -19,8 +19,8 @@ AGREES, EXCLUDES, UNSURE, BETWEEN = "agrees", "excludes it", "cannot tell", "lie
 CONTRADICTED = "contradicted by shorter steps"
 _SHOWN = 7  # rows of a table, below its head
 _DIGITS = 6, 15  # significant digits of slopes: usually, and at most
-_CONSTANT = 3  # shortest scales at which f does not change, from which on this is reported
-_GROWING = 6  # shortest scales at which slopes grow as 1/step at a jump
+_CONSTANT = 3  # least number of scales at which f does not change for a report to say so
+_GROWING = 6  # number of scales, the shortest, at which slopes grow at a jump
 _CLAIM, _SLOPE = "#d9485f", "#3366aa"  # colors
 _GROWTH = 1e3  # ratio of the slopes at the shortest and longest step, at a jump or infinite slope
 
@@ -28,7 +28,7 @@ _GROWTH = 1e3  # ratio of the slopes at the shortest and longest step, at a jump
 def scale_table(
     table: Table, at: tuple[int, int], analytic: float, tolerance: float
 ) -> ScaleTable | None:
-    """Return the scales of an output along a direction, given its place among those of a table."""
+    """Return the scales of one entry of a table, at the indices of its direction and output."""
     s, m, length, unit = table.scales, table.estimates, table.length[at[0]], table.unit[at[1]]
     one, k = s.entries(*map(np.atleast_1d, at)), (0, slice(None), 0)
     slopes = (a[k] / length * unit for a in (one.slope, one.error, one.gap, one.gap_error))
@@ -78,7 +78,7 @@ def is_near_kink(table: ScaleTable) -> bool:
 
 
 def opinion(table: ScaleTable, row: Scale) -> str:
-    """Return what a scale says of the entry."""
+    """Return whether a scale agrees with the entry, excludes it or cannot tell, as text."""
     off = abs(table.analytic - table.rows[table.best].slope)
     away, kinked = abs(table.analytic - row.slope), _is_kinked(table, row)
     if kinked:
@@ -95,7 +95,7 @@ def _is_kinked(table: ScaleTable, row: Scale) -> bool:
 
 
 def _one_sided_slopes(row: Scale) -> tuple[float, float]:
-    """Return the slopes on the left and on the right of x; 0 where one is less than its error."""
+    """Return the left and the right slope, 0 where one is less than its error."""
     slopes, error = (row.slope - row.gap, row.slope + row.gap), row.error + row.gap_error
     left, right = (_rounded(x, error) if abs(x) > error else 0.0 for x in slopes)
     return left, right
@@ -109,13 +109,13 @@ def _rounded(x: float, error: float) -> float:
 
 
 def _at_kink(table: ScaleTable) -> Scale:
-    """Return the scale at which the slopes on both sides of a kink are known best."""
+    """Return the scale at which the one-sided slopes at a kink have the least error."""
     kinked = [row for row in table.rows if _is_kinked(table, row)]
     return min(kinked or table.rows, key=lambda row: row.error + row.gap_error)
 
 
 def explanation(table: ScaleTable, nonsmooth: bool = False) -> str:
-    """Return in one sentence why the scales do not confirm an entry; "" if they do not show it."""
+    """Explain in one sentence why the scales do not confirm an entry, or return ""."""
     if has_kink(table) or (nonsmooth and table.near_kink >= 0):
         return kink(table)
     if grows(table) or (nonsmooth and table.endless):
@@ -145,7 +145,7 @@ def kink(table: ScaleTable) -> str:
 
 
 def contradiction(table: ScaleTable) -> str:
-    """Return the slopes at longer and shorter steps, if they are known and differ; else ""."""
+    """Describe slopes at longer and shorter steps that differ, or return ""."""
     best, others = table.rows[table.best], _others(table)
     if not others:
         return ""
@@ -158,12 +158,12 @@ def contradiction(table: ScaleTable) -> str:
 
 
 def _limit(table: ScaleTable) -> str:
-    """Say what limits the accuracy of the best scale."""
+    """Name the source of the error of the best scale."""
     best, step = table.rows[table.best], _step(table.rows[table.best])
     if best.contradicted:
         return "slopes by longer and by shorter steps contradict each other"
     if best.error <= table.tolerance and opinion(table, best) == EXCLUDES:
-        return f"steps of about {step} alone exclude it, and f may be another one nearer to x"
+        return f"steps of about {step} alone exclude it, and f may differ nearer to x"
     if best.error > table.tolerance and table.best >= len(table.rows) - 2:
         return f"f varies too fast there: its slope still changes at the shortest step ({step})"
     source = f"{'noise' if table.noisy else 'rounding'} of f ({table.noise:.2g})"
@@ -187,7 +187,7 @@ def _constant(table: ScaleTable) -> list[Scale]:
 
 
 def grows(table: ScaleTable) -> bool:
-    """Return True if slopes grow without limit as steps get shorter, and as fast as at a jump."""
+    """Return True if slopes grow as steps get shorter, as fast as at a jump."""
     slopes = [row.slope for row in table.rows]
     shortest = list(pairwise(slopes[-_GROWING:]))
     if len(slopes) < _GROWING or not all(abs(b) > abs(a) and a * b > 0 for a, b in shortest):
@@ -200,7 +200,7 @@ def _tells(row: Scale, difference: float) -> bool:
 
 
 def _others(table: ScaleTable) -> list[Scale]:
-    """Return consecutive scales that agree on another slope than the best one."""
+    """Return consecutive scales that agree on a slope other than the best."""
     best = table.rows[table.best]
     away = [
         row
@@ -216,7 +216,7 @@ def _others(table: ScaleTable) -> list[Scale]:
 
 
 def _run(table: ScaleTable, about: Scale, difference: float) -> list[Scale]:
-    """Return the consecutive scales around one that agree with it, and tell a difference."""
+    """Return the consecutive scales around one that agree with it and resolve a difference."""
     rows, center = table.rows, table.rows.index(about)
 
     def agrees(row: Scale) -> bool:
@@ -240,9 +240,9 @@ def _range(table: ScaleTable, rows: list[Scale]) -> str:
 
 def shown_rows(table: ScaleTable) -> list[Scale]:
     """
-    Return the few scales that tell most: the best one, the ends, and where others differ from it.
+    Return the scales that a report shows: the best, the ends, and those that differ from it.
 
-    Where all that can tell say the same, the ends are enough.
+    If all scales that resolve the entry agree, the ends are enough.
     """
     rows, best = table.rows, table.best
     opinions = [opinion(table, row) for row in rows]
@@ -260,7 +260,7 @@ def shown_rows(table: ScaleTable) -> list[Scale]:
 
 
 def cells(table: ScaleTable) -> Iterator[tuple[str, ...]]:
-    """Yield the texts of the table's head and of the rows that are shown."""
+    """Yield the cells of the table's head and of the rows that a report shows."""
     best = table.rows[table.best]
     one_sided, digits = has_one_sided_slopes(table), _digits(table)
     head = ("left slope", "right slope") if one_sided else ("slope",)
@@ -268,7 +268,7 @@ def cells(table: ScaleTable) -> Iterator[tuple[str, ...]]:
     for row in shown_rows(table):
         text = opinion(table, row)
         if row.contradicted:
-            agrees = text == AGREES and not one_sided  # for which a line has room
+            agrees = text == AGREES and not one_sided  # which fits in a line
             text = f"{text}; {CONTRADICTED}" if agrees else CONTRADICTED
         if row is best:
             text += " (numerical)"
@@ -327,7 +327,7 @@ def draw(axes: Any, table: ScaleTable, name: str) -> None:
             where = "left " if sign < 0 else "right " if sign > 0 else ""
             axes.errorbar(
                 [row.step for row in rows],
-                np.clip(slopes, low, high),  # what lies beyond stands at the edge
+                np.clip(slopes, low, high),  # values out of range are drawn at the edge
                 yerr=np.where(np.isfinite(errors), errors, np.nan),
                 fmt=marker,
                 color=color,
@@ -343,7 +343,7 @@ def draw(axes: Any, table: ScaleTable, name: str) -> None:
 
 
 def limits(table: ScaleTable) -> tuple[float, float]:
-    """Return the range of slopes that a picture shows: those that scales can tell apart."""
+    """Return the range of slopes that a picture shows."""
     best, others = table.rows[table.best], _others(table)
     shown = [table.analytic, best.slope, *(row.slope for row in others)]
     if has_one_sided_slopes(table):

@@ -45,7 +45,7 @@ class Screening:
     sizes: Sizes
     rule: Rule
     products: Products | None = None  # that slopes are compared with, in place of entries
-    claims: Claims | None = None  # what rounds the entries of the derivatives
+    claims: Claims | None = None  # finds entries that are nothing but rounding
     calls = Slopes.calls
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class Screening:
         self._spare.append(screen)
 
     def find_rounded(self, marks: NDArray) -> None:
-        """Leave columns in doubt whose zeros may be due to rounding in f that hides all changes."""
+        """Mark columns as doubtful if rounding in f may hide changes of constant outputs."""
         differences = self.differences
         moving = differences.steps > 0
         zeros = self._zeros & moving
@@ -172,14 +172,14 @@ class Screening:
 
     @property
     def _zeros(self) -> NDArray:
-        """Whether all entries of a column are 0, as far as is known."""
+        """Whether all entries of a column are 0."""
         part = slice(self.differences.part.start, self.differences.part.stop)
         if self.products is not None:
             return np.asarray(~self.products.images[:, part].any(axis=0))
         return np.asarray(self.sizes.columns[part] == 0)
 
     def is_rounded(self, columns: slice | NDArray) -> NDArray:
-        """Return for each entry whether rounding in f may hide its slope, a row for each column."""
+        """Return True for entries whose slope rounding in f may hide, a row for each column."""
         of_zeros = self._zeros[columns, None] & self._unchanged_for_zeros
         return np.asarray(self._unchanged | of_zeros)
 

@@ -78,8 +78,7 @@ class FlaggedEntries:
         """
         Count entries by verdict, and store those that do not pass.
 
-        `table` returns the scales of one of them, which are stored of those that are worst by the
-        `rule`.
+        The worst of them by the `rule` are stored with their scales, which `table` returns.
         """
         for k, verdict in enumerate(VERDICTS):
             (which,) = np.nonzero(verdicts == k)
@@ -112,7 +111,7 @@ class FlaggedEntries:
         return {entry: scales for worst in self.worst.values() for _, entry, scales in worst}
 
     def accused(self, part: Segment) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Return the places of wrong entries of an input, columns, rows, and what they are off."""
+        """Return the indices of wrong entries of an input, their columns, rows and differences."""
         of_part = range(part.start, part.stop)
         indices = np.array(
             [k for k, v in enumerate(self.verdicts) if v == FAIL and self.columns[k] in of_part],
@@ -123,7 +122,7 @@ class FlaggedEntries:
         return indices, columns, rows, np.abs(values[:, 0] - values[:, 1])
 
     def call_tied(self, indices: NDArray) -> None:
-        """Change the verdict of wrong entries at which f is not differentiable."""
+        """Change the verdict of wrong entries to NONSMOOTH: f is not differentiable there."""
         for k in indices.tolist():
             self.count[FAIL] -= 1
             self.count[NONSMOOTH] += 1

@@ -29,7 +29,7 @@ _AXES = 300.0  # points that the shorter side of the axes has
 
 
 def report_figure(report: "GradcheckData") -> "Figure":
-    """Draw the Jacobian with a mark for each wrong entry, and the slopes by which it is judged."""
+    """Draw the Jacobian with a mark for each wrong entry, and the slopes of the worst."""
     table = report.worst.scales if report.worst is not None else None
     figure = new_figure(figsize=(6.5 if table is None else 12, 5.5), layout="constrained")
     from matplotlib.patches import Patch
@@ -215,14 +215,14 @@ def _table(entries: tuple["Entry", ...], label: str, several: bool) -> list[str]
 
 
 def _scales(table: "ScaleTable", name: str) -> list[str]:
-    """Write the slopes at the scales that tell most of an entry, which is named if it need be."""
+    """Write the slopes at some scales of an entry, below its name unless that is ""."""
     head, *rows = cells(table)
     body = _aligned([(head[0], head[1:]), *((f"  {r[0]}", r[1:]) for r in rows)], str.ljust)
     return [*_wrapped(f"  {name}", rest="    "), *body] if name else body
 
 
 def _aligned(rows: list[tuple[str, tuple[str, ...]]], last: Callable[[str, int], str]) -> list[str]:
-    """Write names and cells in columns, to the right but for the names and the last one."""
+    """Write names and cells in columns: right-aligned, except for the first and the last."""
     left = max(12, *(len(name) for name, _ in rows))
     widths = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
     aligned = []

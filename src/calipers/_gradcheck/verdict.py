@@ -37,9 +37,9 @@ class RefinedColumns:
         self._terms: NDArray | float = differences.subject.terms
         self.value, self.error = np.full(shape, np.nan), np.full(shape, np.inf)
         lost = differences.steps[self.columns] < differences.eps * self._units
-        standing = lost[:, None] & (self.right == 0) & (self.left == 0)
-        for slope in self.right, self.left:  # steps lost in the natural size of x say nothing
-            slope[standing] = np.nan
+        unchanged = lost[:, None] & (self.right == 0) & (self.left == 0)
+        for slope in self.right, self.left:  # steps below the spacing of natural x show nothing
+            slope[unchanged] = np.nan
 
     @property
     def differences(self) -> FiniteDifferences:
@@ -115,7 +115,7 @@ class RefinedColumns:
         verdicts: dict[str, NDArray],
         entries: FlaggedEntries,
     ) -> None:
-        """Judge entries by one derivative with an error; what noise may hide is not wrong."""
+        """Judge entries by one derivative and its error; noise may hide that they are right."""
         rule, (self.value, self.error, _) = self.screening.rule, self._rest
         tolerances = {}
         for name, every in forms.items():
@@ -140,7 +140,7 @@ class RefinedColumns:
         verdicts: dict[str, NDArray],
         entries: FlaggedEntries,
     ) -> None:
-        """Judge entries that do not pass by the terms that f shows: what is all rounding is 0."""
+        """Judge entries that do not pass once more; pure rounding of terms in f counts as 0."""
         claims, chosen, others = self.screening.claims, {}, {}
         for name, every in forms.items():
             unknown = doubtful[name] & np.isfinite(every)
@@ -169,7 +169,7 @@ class RefinedColumns:
     def _scales_of(
         self, every: NDArray, columns: NDArray, rows: NDArray, i: int
     ) -> ScaleTable | None:
-        """Return the scales of one of some entries, if f was sampled."""
+        """Return the scales of the i-th of some entries, if f was sampled."""
         k, row = int(columns[i]), int(rows[i])
         for table in self._tables:
             if k in table.columns:

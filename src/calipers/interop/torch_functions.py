@@ -186,7 +186,7 @@ def _has_differences(dtype: Any) -> bool:
 
 
 def _full() -> tuple[Any, ...]:
-    """Return the dtypes of which a constant output is a mistake, not one of a mask or of labels."""
+    """Return the dtypes whose constant outputs are mistakes, and not masks or labels."""
     torch = sys.modules["torch"]
     return torch.float32, torch.float64, torch.complex64, torch.complex128
 
