@@ -334,6 +334,11 @@ class TestSlowConvergence:
         s = table(1.0, 1e-9, t=t, noise=1e-5, departure=(0 * t, odd))
         assert np.isinf(value_and_error(s)[1])
 
+    def test_their_error_does_not_make_a_claim_of_0_negligible(self):
+        t = 0.5 ** np.arange(1, 13.0)
+        s = table(t**-0.5, t**-0.5, t=t, departure=(0 * t, np.sqrt(t)))
+        assert verdict(s, 0.0)[0] == NONSMOOTH
+
     def test_beyond_x_they_make_errors_infinite_but_no_infinite_slope(self):
         t = 2.0 ** np.arange(11, -1, -1.0)
         s = table(0.1, 1.0, t=t, departure=(0 * t, np.sqrt(t)))

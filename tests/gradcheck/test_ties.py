@@ -32,7 +32,9 @@ def test_order_statistics_of_equal_numbers_are_nonsmooth(name, dtype, options):
         x = np.full(5, size, dtype)
         for jacobian in jacobians:
             report = checked(f, x, jac=lambda x, j=jacobian: j.astype(dtype), **options)
-            assert report.verdict == "NONSMOOTH"
+            # In float32 a fixed step does not tell a wrong slope from the noise of f.
+            coarse = "method" in options and dtype == np.float32
+            assert report.verdict in ("NONSMOOTH", *["INCONCLUSIVE"] * coarse)
             if report.counts["NONSMOOTH"] == 1:
                 assert "do not add up" in report.reason
 

@@ -396,6 +396,7 @@ def _is_invisible(
     noise = T.visible * s.noise
     moves = (s.t <= s.still[:, None]).sum(axis=1) < T.in_a_row  # a few steps may not by chance
     only_noise = _is_blank(s) & (moves | (s.still < T.constant * s.inner))
+    only_noise &= ~m.endless | (s.change <= noise)
     # Where no scale shows anything of f, none shows that its slopes converge slowly.
     error = np.where(np.isinf(m.error), _take(s.error, m.scale), m.error)
     only_noise &= np.isfinite(error) & (np.abs(claim - m.value) <= T.certain * error)
