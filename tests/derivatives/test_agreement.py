@@ -327,6 +327,12 @@ class TestSlowConvergence:
         assert np.isinf(m.error[0, 0])
         assert m.endless[0, 0]
 
+    def test_a_jump_is_no_infinite_slope(self):
+        """Beyond a dip at x f is constant, and its one-sided slopes there grow as 1/t."""
+        t = 0.5 ** np.arange(1, 13.0)
+        s = table(0.0, 1e-9, t=t, departure=(np.full(12, 1e-3), 0 * t))
+        assert value_and_error(s)[1] < np.inf
+
     def test_a_power_of_0_cannot_be_told_from_one_that_noise_leaves(self):
         """The slopes of x*log(x) change by the same at each step."""
         t = 0.5 ** np.arange(1, 13.0)

@@ -281,6 +281,9 @@ def _remainder(s: Scales, scale: NDArray, looked: NDArray) -> NDArray:
     longer, _ = power_between(first, middle)
     exponent, unsure = power_between(middle, last)
     persistent &= exponent <= longer + T.telling
+    # Where f is constant on one side, but not up to x, slopes there grow as 1/t.
+    two_sided = _take(np.tile(s.even != 0, 2), last)
+    persistent &= (exponent > unsure - 1) | ~two_sided
     total = _take(change, np.fmin(scale, change.shape[1] - 1)) / (1 - 2.0**-exponent)
     total = np.where(persistent, np.where(exponent > unsure, total, np.inf), 0.0)
     return np.asarray(np.fmax(total[:, :count], total[:, count:]))
