@@ -30,7 +30,7 @@ def table(
     gap_error=1e-9,
     departure=None,
     noise=SPACING,
-    still=0.0,
+    constant_up_to=0.0,
     change=1.0,
     inner=1.0,
     rounding=SPACING,
@@ -58,10 +58,10 @@ def table(
         gap_error=by_scale(gap_error),
         even=by_scale(even),
         odd=by_scale(odd),
-        moved=by_scale(np.abs(even) + np.abs(odd)),
+        step_change=by_scale(np.abs(even) + np.abs(odd)),
         noise=by_output(noise),
         noisy=by_output(noise) > THRESHOLDS.noisy * by_output(rounding),
-        still=by_output(still),
+        constant_up_to=by_output(constant_up_to),
         change=by_output(change),
         inner=by_output(inner),
         rounding=by_output(rounding),
@@ -450,7 +450,7 @@ class TestFail:
         assert verdict(s, 50.0)[0] == FAIL
 
     def test_an_output_that_does_not_change_is_accused_of_more_than_the_usual_noise(self):
-        s = table(0.0, 1e-9, change=0.0, still=0.5)
+        s = table(0.0, 1e-9, change=0.0, constant_up_to=0.5)
         assert verdict(s, 1.0)[0] == FAIL
         assert verdict(s, 1.0, usual=0.1)[0] == INCONCLUSIVE
         assert verdict(s, 10.0, usual=0.1)[0] == FAIL
@@ -458,7 +458,8 @@ class TestFail:
 
     def test_an_output_that_changes_with_no_input_is_not_accused(self):
         assert (
-            verdict(table(0.0, 1e-9, change=0.0, still=0.5), 1.0, usual=np.inf)[0] == INCONCLUSIVE
+            verdict(table(0.0, 1e-9, change=0.0, constant_up_to=0.5), 1.0, usual=np.inf)[0]
+            == INCONCLUSIVE
         )
 
     def test_what_departs_at_shorter_steps_is_in_the_error(self):
@@ -486,8 +487,8 @@ class TestBroken:
 class TestHidden:
     """Claims that pass because nothing could show that they are wrong."""
 
-    def constant(self, still=0.5, change=0.0, **options):
-        return table(0.0, 1e-5, still=still, change=change, **options)
+    def constant(self, constant_up_to=0.5, change=0.0, **options):
+        return table(0.0, 1e-5, constant_up_to=constant_up_to, change=change, **options)
 
     def test_zero_where_f_is_constant(self):
         assert verdict(self.constant(), 0.0) == (PASS, True)
@@ -497,7 +498,7 @@ class TestHidden:
         assert verdict(self.constant(), SPACING, resolution=0.0) == (PASS, True)
 
     def test_constant_at_a_few_spacings_only_says_nothing(self):
-        s = table([1e-3] + [0.0] * 5, 1e-5, still=1e-9)
+        s = table([1e-3] + [0.0] * 5, 1e-5, constant_up_to=1e-9)
         assert verdict(s, 0.0, resolution=0.0) == (INCONCLUSIVE, False)
 
     def test_f_is_nothing_but_noise(self):
@@ -508,7 +509,7 @@ class TestHidden:
         assert verdict(s, -1e-15, 0.0, natural=1e-15) == (INCONCLUSIVE, False)
 
     def test_a_claim_is_not_accused_of_less_than_a_spacing(self):
-        s = table(1e-12, 1e-16, still=0.5)
+        s = table(1e-12, 1e-16, constant_up_to=0.5)
         assert verdict(s, 2 * SPACING, 1e-16, resolution=0.0) == (INCONCLUSIVE, False)
         assert verdict(s, 3 * SPACING, 1e-16, resolution=0.0)[0] == FAIL
 

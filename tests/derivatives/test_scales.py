@@ -194,9 +194,9 @@ class TestNoise:
 
             s = measured(rounded)
             found.append(s.noise[0, 0] / grid)
-            unmoved = s.t[0, :, 0] < s.still[0, 0]
-            assert unmoved.any()
-            assert not s.slope[0, unmoved, 0].any()
+            unchanged = s.t[0, :, 0] < s.constant_up_to[0, 0]
+            assert unchanged.any()
+            assert not s.slope[0, unchanged, 0].any()
             assert (np.abs(s.slope - math.cos(point)) <= 1.25 * s.error).all()
         assert 0.15 < np.median(found) < 0.6  # 1/sqrt(12)
         assert min(found) > 0.05
@@ -213,7 +213,7 @@ class TestNoise:
             return 1 + t + first * np.round(noise)
 
         s = measured(f)
-        assert s.still[0, 0] == FRACTIONS[-1]
+        assert s.constant_up_to[0, 0] == FRACTIONS[-1]
         assert 2 * first <= s.noise[0, 0] <= 8 * first
 
     def test_where_f_stands_still_it_is_no_more_than_hides_the_first_change(self):
@@ -223,7 +223,7 @@ class TestNoise:
     def test_it_is_at_least_that_of_rounding_if_f_does_not_change(self):
         s = measured(lambda t: 3.0)
         assert s.noise[0, 0] == 1 * EPS
-        assert s.still[0, 0] == FRACTIONS[0]
+        assert s.constant_up_to[0, 0] == FRACTIONS[0]
         assert s.change[0, 0] == 0
         s = measured(lambda t: 3.0, greatest=8.0)
         assert s.noise[0, 0] == 8 * EPS
@@ -231,9 +231,9 @@ class TestNoise:
     def test_still_and_change(self):
         s = measured(lambda t: 0.0 if abs(t) < 0.01 else math.copysign(2.0, t))
         assert s.change[0, 0] == 2
-        assert s.still[0, 0] == FRACTIONS[FRACTIONS < 0.01].max()
+        assert s.constant_up_to[0, 0] == FRACTIONS[FRACTIONS < 0.01].max()
         s = measured(lambda t: t)
-        assert s.still[0, 0] == 0
+        assert s.constant_up_to[0, 0] == 0
 
     def test_rounding_is_the_spacing(self):
         assert measured(lambda t: 3.0 + t).rounding[0, 0] == 3 * EPS
@@ -341,7 +341,7 @@ class TestMissingSamples:
             # The shortest scales are compared with what is missing.
             np.testing.assert_array_equal(a[:, : count - 1], b[:, : count - 1], err_msg=name)
             assert not np.isfinite(s.error[:, count:]).any()
-        for name in ("noise", "still", "change"):
+        for name in ("noise", "constant_up_to", "change"):
             np.testing.assert_array_equal(getattr(s, name), getattr(whole, name))
 
     def test_there_may_be_none(self):
@@ -349,7 +349,7 @@ class TestMissingSamples:
         s = measure(Samples(*(np.full_like(a, np.nan) for a in samples)), base, EPS, np.ones(1))
         assert not np.isfinite(s.error).any()
         assert s.change[0, 0] == 0
-        assert not s.still[0, 0] > 0
+        assert not s.constant_up_to[0, 0] > 0
 
 
 class TestUnits:

@@ -90,7 +90,7 @@ def suffices(value, error):
 
 def constant(share):
     """Return the verdict of 0 where f does not change within a share of the threshold."""
-    s = table([1e-3] + [0.0] * 5, 1e-5, still=share * 2.0**-26)
+    s = table([1e-3] + [0.0] * 5, 1e-5, constant_up_to=share * 2.0**-26)
     return verdict(s, 0.0, resolution=0.0)[0]
 
 
@@ -150,8 +150,8 @@ CASES = [
     ("kink", lambda: kinked(2.5), True),
     ("abrupt", lambda: jumped(40), False),
     ("abrupt", lambda: jumped(100), True),
-    ("known", lambda: refined(0.07), True),
-    ("known", lambda: refined(0.13), False),
+    ("resolved", lambda: refined(0.07), True),
+    ("resolved", lambda: refined(0.13), False),
     ("visible", lambda: beyond(12.0), INCONCLUSIVE),
     ("visible", lambda: beyond(20.0), FAIL),
     ("negligible", lambda: verdict(table(0.0, 6e-9), 1e-10, 1e-12)[0], PASS),

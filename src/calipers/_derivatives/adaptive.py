@@ -185,7 +185,7 @@ def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1)
     inside = s.t <= s.inner[:, None]
     within = np.where(inside & ~m.contradicted, s.error, np.inf).min(axis=1)
     beyond = ~np.take_along_axis(np.broadcast_to(inside, s.error.shape), best, axis=1)[:, 0]
-    converged &= ~beyond | (within <= THRESHOLDS.known * np.abs(m.value))
+    converged &= ~beyond | (within <= THRESHOLDS.resolved * np.abs(m.value))
     return np.asarray((converged | (s.change == 0)).all(axis=1))
 
 

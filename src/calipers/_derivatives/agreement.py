@@ -1,10 +1,10 @@
 """
-Decide what the scales of a derivative say: its value, error and status, and whether a claim holds.
+Estimate a derivative from its scales, with error and status, and judge whether a claim holds.
 
 The derivative is local: a scale counts unless a shorter one contradicts it. The value is that of
 the scale with the least error among these. A claim passes if that scale confirms it within the
-tolerance. It fails only if scales that can tell it from the value agree that it is wrong, and none
-supports it.
+tolerance. It fails only if scales that resolve its difference from the value agree that it is
+wrong, and none supports it.
 """
 
 from dataclasses import dataclass, replace
@@ -22,25 +22,28 @@ FAIL, NONSMOOTH_VERDICT, INCONCLUSIVE, PASS = range(4)  # in the order of `VERDI
 @dataclass(frozen=True)
 class Estimates:
     """
-    Derivatives of outputs along directions, by the scales that agree: arrays (directions, outputs).
+    Derivatives of outputs along directions, from the scales that agree.
+
+    Arrays have the shape (directions, outputs).
 
     Attributes
     ----------
     value, error : ndarray
         At a kink the mean of both slopes, with the error of that mean.
     scale : ndarray of int
-        The scale that the value is of.
+        The scale of the value.
     contradicted : ndarray
-        Scales that a shorter one contradicts, of the shape of `Scales.slope`.
+        True for scales that a shorter one contradicts, of the shape of `Scales.slope`.
     kink : ndarray of int
-        The scale at which a kink near x shows, or -1: one of its slopes there is the value.
+        The scale that shows a kink near x, one of whose slopes is the value; -1 without one.
     scattered : ndarray of bool
-        Whether longer scales agree on another value, and f is not smooth in between: rounding of
-        terms that cancel makes such pieces. The error is then the distance of both values.
+        True if longer scales agree on a different value and f is not smooth in between, as where
+        rounding of terms that cancel makes it piecewise smooth. The error is then the difference of
+        both values.
     gap, gap_error : ndarray
         Half the difference of the slopes on both sides of a kink at x, 0 if there is none.
     endless : ndarray of bool
-        Whether slopes grow without end within |x|.
+        True if slopes grow without bound within |x|.
     """
 
     value: NDArray
@@ -77,13 +80,13 @@ class Estimates:
 
 
 def _take(a: NDArray, k: NDArray) -> NDArray:
-    """Return one scale of each output."""
+    """Return the elements of the scale k of each output."""
     directions, outputs = k.shape
     return np.asarray(a[np.arange(directions)[:, None], np.fmax(k, 0), np.arange(outputs)])
 
 
 def contradicted_scales(slope: NDArray, error: NDArray) -> NDArray:
-    """Return True for intervals that do not overlap with that of some shorter scale."""
+    """Return True for scales whose interval does not overlap with that of a shorter scale."""
     low, high = slope - error, slope + error
     low, high = (np.where(np.isfinite(error), x, y) for x, y in ((low, -np.inf), (high, np.inf)))
     lowest, highest = np.full_like(high, np.inf), np.full_like(low, -np.inf)
@@ -93,7 +96,7 @@ def contradicted_scales(slope: NDArray, error: NDArray) -> NDArray:
 
 
 def _neighbours(which: NDArray) -> NDArray:
-    """Return True where a scale and one next to it are marked."""
+    """Return True where `which` is True for a scale and for the next longer or shorter one."""
     both = which[:, 1:] & which[:, :-1]
     result = np.zeros_like(which)
     result[:, 1:] |= both
@@ -102,46 +105,44 @@ def _neighbours(which: NDArray) -> NDArray:
 
 
 def estimate(s: Scales, few: bool = False) -> Estimates:
-    """Return value and error of each derivative; `few`: by the steps of the first pass only."""
+    """Estimate each derivative and its error; `few` if only the first pass was sampled."""
     number = np.arange(s.slope.shape[1])[None, :, None]
     with np.errstate(all="ignore"):
         contradicted = contradicted_scales(s.slope, s.error)
         with_kinks = _with_kinks(s)
-        own = np.where(contradicted | s.lost, np.inf, with_kinks)
-        within = np.where(s.t <= s.inner[:, None], own, np.inf).argmin(axis=1)
-        known = _take(own, within) <= T.known * np.abs(_take(s.slope, within))
-        scale = _best(s, own, within, known, with_kinks)
+        local_error = np.where(contradicted | s.lost, np.inf, with_kinks)
+        within = np.where(s.t <= s.inner[:, None], local_error, np.inf).argmin(axis=1)
+        resolved = _take(local_error, within) <= T.resolved * np.abs(_take(s.slope, within))
+        scale = _best(s, local_error, within, resolved, with_kinks)
         value, error = _take(s.slope, scale), _take(with_kinks, scale)
         error = np.where(_take(contradicted | s.lost, scale), np.inf, error)
         off = np.abs(s.slope - value[:, None])
         longer = number < scale[:, None]
         others = longer & (off > s.error + _take(s.error, scale)[:, None])
         departure, jumps = _departures(s, value, scale, np.where(others, number, -1).max(axis=1))
-        # Beyond a kink near x, one of both slopes is the value.
-        gap = np.abs(s.gap)
-        kinks = _neighbours(gap > T.kink * s.gap_error) & longer
-        kinks &= np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error
-        kink = np.where(kinks, number, -1).max(axis=1)
+        kink = np.where(_shows_kink(s, off) & longer, number, -1).max(axis=1)
         other_scale, other = _other_slope(s, off, others, 2 if few else T.in_a_row)
-        # From a kink on f leaves its line by less than their distance, as it is on it before.
+        # Beyond a kink, f departs from the line by less than the difference of both slopes times
+        # the step, as it is on the line before the kink.
         before = np.concatenate((s.span[:, 1:], np.zeros_like(s.span[:, :1])), axis=1)
-        apart = jumps & (departure >= other[:, None] * (s.span - before / 2))
-        scattered = apart.any(axis=1) & (kink < 0)
-        # Jumps of the size of rounding are rounding: the derivative is the slope across them.
-        jump = np.where(apart, departure, 0.0).max(axis=1)
+        departs = jumps & (departure >= other[:, None] * (s.span - before / 2))
+        scattered = departs.any(axis=1) & (kink < 0)
+        # Jumps as large as rounding are rounding: the derivative is the slope across them.
+        jump = np.where(departs, departure, 0.0).max(axis=1)
         rounded = scattered & (jump <= T.noisy * s.spacing)
         scale = np.where(rounded, other_scale, scale)
         value = np.where(rounded, _take(s.slope, scale), value)
         error = np.where(rounded, _take(s.error, scale), error)
-        # Where none is known across them, f is on the line of one rounding.
+        # If no scale resolves the slope across them, their rounding is part of the error.
         jump = jumps & (departure <= (T.noisy * s.spacing)[:, None])
         lost = np.where(jump, departure / s.span, 0.0).max(axis=1)
         scattered &= ~rounded
         contradicted &= ~rounded[:, None]
         inside = s.t <= s.inner[:, None]
         remainder = _remainder(s, scale, inside)
-        everywhere = np.ones_like(inside)
-        beyond = 0.0 if known.all() else np.where(known, 0.0, _remainder(s, scale, everywhere))
+        beyond: NDArray | float = 0.0
+        if not resolved.all():
+            beyond = np.where(resolved, 0.0, _remainder(s, scale, np.ones_like(inside)))
         for more in _excess(s, value, scale), remainder, beyond, lost:
             error = np.where(rounded, error, np.fmax(error, more))
         endless = np.isinf(remainder) & ~rounded
@@ -150,27 +151,34 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
         return Estimates(value, error, scale, contradicted, kink, scattered, *gap_at_x(s), endless)
 
 
+def _shows_kink(s: Scales, off: NDArray) -> NDArray:
+    """Return True for scales with a kink one of whose slopes is the value, which is `off`."""
+    gap = np.abs(s.gap)
+    is_kink = _neighbours(gap > T.kink * s.gap_error)
+    return np.asarray(is_kink & (np.abs(off - gap) <= T.telling * gap + s.error + s.gap_error))
+
+
 def _best(
-    s: Scales, error: NDArray, within: NDArray, known: NDArray, with_kinks: NDArray
+    s: Scales, error: NDArray, within: NDArray, resolved: NDArray, with_kinks: NDArray
 ) -> NDArray:
     """
     Return the scale of the least error.
 
-    It is longer than |x|, where f may be a different function, only if the slope is known within
-    |x|, or if f is straight there as far as its noise shows, and well known where it is not. It is
-    also where f is nothing but noise.
+    Beyond |x| f may be a different function. A scale there counts if the slope is resolved within
+    |x|, or if f is straight within |x| up to its noise and the scale resolves it, or if f is
+    nothing but noise.
     """
     best = error.argmin(axis=1)
-    if known.all():
+    if resolved.all():
         return np.asarray(best)
-    change = _take(s.moved / s.span, best)
-    clear = (_take(s.error, best) <= T.known * change) | (s.change <= T.visible * s.noise)
+    change = _take(s.step_change / s.span, best)
+    clear = (_take(s.error, best) <= T.resolved * change) | (s.change <= T.visible * s.noise)
     straight = (clear & _is_straight(s, best, with_kinks)) | _is_blank(s)
-    return np.asarray(np.where(known | straight, best, within))
+    return np.asarray(np.where(resolved | straight, best, within))
 
 
 def _with_kinks(s: Scales) -> NDArray:
-    """Return the errors of slopes, beyond |x| with half the difference of both slopes of a kink."""
+    """Return the errors of slopes; beyond |x| they include the gaps of kinks."""
     most = np.abs(s.gap) + s.gap_error
     shown = (np.abs(s.gap) > T.kink * s.gap_error) & (s.t > s.inner[:, None])
     gap = np.where(shown, most, 0.0)
@@ -193,9 +201,10 @@ def _departures(
     s: Scales, value: NDArray, scale: NDArray, outer: NDArray
 ) -> tuple[NDArray, NDArray]:
     """
-    Return how far f is off its line at each step, and where it jumps from one step to the next.
+    Return the distance of f from a line at each step, and True where f jumps to the next step.
 
-    Jumps are those between the scale of the value and the shortest one of another slope, `outer`.
+    The line has the slope `value`. Jumps count between the scale of the value and `outer`, the
+    shortest scale with a different slope.
     """
     departure = np.abs(s.even) + np.abs(s.odd - value[:, None] * s.span)
     floor = T.multiple * np.fmax(s.noise, s.rounding)[:, None]
@@ -213,13 +222,13 @@ def _departures(
 def _other_slope(
     s: Scales, off: NDArray, others: NDArray, in_a_row: int
 ) -> tuple[NDArray, NDArray]:
-    """Return the longer scale on whose slope the next ones agree, and how far it is off, or NaN."""
-    tell = others & (s.error < T.telling * off)
+    """Return the best longer scale whose slope is different, and the difference, or NaN."""
+    distinct = others & (s.error < T.telling * off)
     step = np.abs(s.slope[:, 1:] - s.slope[:, :-1]) <= s.error[:, 1:] + s.error[:, :-1]
-    # Of a saw tooth, slopes at a few long steps are about 0 by chance.
-    agree, count = np.zeros_like(tell), tell.shape[1] - in_a_row + 1
+    # Several scales in a row must agree: slopes of a saw tooth agree at a few long steps by chance.
+    agree, count = np.zeros_like(distinct), distinct.shape[1] - in_a_row + 1
     if count > 0:
-        linked = tell[:, 1:] & tell[:, :-1] & step
+        linked = distinct[:, 1:] & distinct[:, :-1] & step
         agree[:, :count] = np.all([linked[:, k : k + count] for k in range(in_a_row - 1)], axis=0)
     scale = np.where(agree, s.error, np.inf).argmin(axis=1)
     return scale, np.where(agree.any(axis=1), _take(off, scale), np.nan)
@@ -227,32 +236,32 @@ def _other_slope(
 
 def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
     """
-    Return the largest slope by which f departs from its line at steps shorter than a scale, or 0.
+    Return the largest difference of a slope at steps shorter than a scale from the value, or 0.
 
-    Of a smooth f departures shrink at least as the steps do, down to the noise. Where they do not,
-    f has structure that longer steps jump over.
+    For a smooth f these differences shrink at least as fast as the steps, down to the noise. Where
+    they do not, f has features that are shorter than the longer steps.
     """
     number = np.arange(s.slope.shape[1])[None, :, None] - scale[:, None]
     relative = np.abs(s.odd / s.span - value[:, None])
-    own = (number >= 0) & (number < ORDERS)  # the samples that the slope is extrapolated from
-    expected = np.where(own, relative, 0.0).max(axis=1)[:, None]
+    fitted = (number >= 0) & (number < ORDERS)  # samples from which the slope is extrapolated
+    expected = np.where(fitted, relative, 0.0).max(axis=1)[:, None]
     relative = relative - T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span
     more = (number >= ORDERS) & (relative > T.kink * expected)
     return np.asarray(np.where(more, relative, 0.0).max(axis=1))
 
 
-def _remainder(s: Scales, scale: NDArray, looked: NDArray) -> NDArray:
+def _remainder(s: Scales, scale: NDArray, counted: NDArray) -> NDArray:
     """
-    Return how far one-sided slopes may still change at steps shorter than a scale, or 0.
+    Return the possible change of one-sided slopes at steps shorter than a scale, or 0.
 
     The errors of differences of a smooth f fall as a power of the step that is at least 1. Those of
     ``|x|**p`` fall as the power p - 1. Where the power is less than `T.smooth` at all scales from a
     few longer ones to the noise, the remaining changes are a geometric series, and infinite if it
-    is 0 or less. Only the scales `looked` at count: beyond |x| f may be a different function.
+    is 0 or less. Only the scales `counted` matter: beyond |x| f may be a different function.
     """
     count = scale.shape[1]
     # Outputs to the left, then to the right.
-    t, span, looked = (np.tile(a, 2) if a.shape[2] > 1 else a for a in (s.t, s.span, looked))
+    t, span, counted = (np.tile(a, 2) if a.shape[2] > 1 else a for a in (s.t, s.span, counted))
     slopes = np.concatenate((s.odd - s.even, s.odd + s.even), axis=2) / span
     noise = np.tile(np.fmax(s.noise, s.rounding), 2)
     change, hidden = (
@@ -264,20 +273,20 @@ def _remainder(s: Scales, scale: NDArray, looked: NDArray) -> NDArray:
     power = np.log2(rate[:, :-1] / rate[:, 1:]) / halvings[:, :-1]
     scale = np.tile(scale, 2)
     number = np.arange(rate.shape[1])[None, :, None] - scale[:, None]
-    looked = looked[:, :-1] & (number >= -2 * T.in_a_row)
-    seen = looked & (change > hidden)
-    persistent = ((power < T.smooth) | ~looked[:, :-1] | np.isnan(power)).all(axis=1)
-    persistent &= (seen[:, 1:] & seen[:, :-1]).sum(axis=1) >= T.in_a_row
+    counted = counted[:, :-1] & (number >= -2 * T.in_a_row)
+    visible = counted & (change > hidden)
+    persistent = ((power < T.smooth) | ~counted[:, :-1] | np.isnan(power)).all(axis=1)
+    persistent &= (visible[:, 1:] & visible[:, :-1]).sum(axis=1) >= T.in_a_row
     if not persistent.any():
         return np.zeros((len(scale), count))
-    first, last = seen.argmax(axis=1), seen.shape[1] - 1 - seen[:, ::-1].argmax(axis=1)
+    first, last = visible.argmax(axis=1), visible.shape[1] - 1 - visible[:, ::-1].argmax(axis=1)
     middle, steps = (first + last) // 2, np.broadcast_to(t, rate.shape)
 
     def power_between(k: NDArray, n: NDArray) -> tuple[NDArray, NDArray]:
         fall, halved = (np.log(_take(a, k) / _take(a, n)) for a in (rate, steps))
         return fall / halved, T.multiple / T.visible * _take(hidden / change, n) / halved
 
-    # Where powers add up, the least one wins at short steps; a smooth f comes to converge there.
+    # In a sum of powers, the least one dominates at short steps; a smooth f converges there.
     longer, _ = power_between(first, middle)
     exponent, unsure = power_between(middle, last)
     persistent &= exponent <= longer + T.telling
@@ -290,14 +299,14 @@ def _remainder(s: Scales, scale: NDArray, looked: NDArray) -> NDArray:
 
 
 def gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
-    """Return half the jump of the slope at x, or 0, and its error."""
+    """Return half the difference of the one-sided slopes of a kink at x, or 0, and its error."""
     contradicted = contradicted_scales(s.gap, s.gap_error)
     error = np.where(contradicted, np.inf, s.gap_error)
     best = error.argmin(axis=1)
     jumps = _neighbours(np.abs(s.gap) > T.kink * s.gap_error)
     error = _take(error, best)
-    found = _take(jumps, best) & np.isfinite(error)
-    return np.where(found, np.abs(_take(s.gap, best)), 0.0), np.where(found, error, 0.0)
+    is_kink = _take(jumps, best) & np.isfinite(error)
+    return np.where(is_kink, np.abs(_take(s.gap, best)), 0.0), np.where(is_kink, error, 0.0)
 
 
 def judge(
@@ -310,12 +319,23 @@ def judge(
     usual: NDArray,
 ) -> tuple[NDArray, NDArray]:
     """
-    Return the verdicts of claims, and which pass only because noise hides them.
+    Return the verdicts of claims, and True for those that pass only because noise hides them.
 
-    `allowed` is the tolerance of each, `natural` the size of an entry that changes f by its own
-    size over the size of x, and `resolution` the relative tolerance. `usual` is the noise of each
-    output where all inputs change, by which those are judged that do not change here; inf if they
-    change nowhere. All arrays have the shape (directions, outputs).
+    All arrays have the shape (directions, outputs).
+
+    Parameters
+    ----------
+    s, m : Scales, Estimates
+        The scales, and the estimates from them.
+    claim, allowed : ndarray
+        The claimed derivatives and their tolerances.
+    natural : ndarray
+        The size of an entry that changes f by its own size over the size of x.
+    resolution : float
+        The relative tolerance.
+    usual : ndarray
+        The noise of outputs where all inputs change, for those that do not change here; inf if they
+        never change.
     """
     with np.errstate(all="ignore"):
         off = np.abs(claim - m.value)
@@ -323,9 +343,9 @@ def judge(
         passes |= (off <= allowed) & (m.error <= T.resolving * allowed)
         fails = _is_refuted(s, m, claim, allowed, usual)
         constant, negligible = _is_invisible(s, m, claim, natural, resolution)
-        negligible &= off <= allowed + T.certain * m.error  # what is resolved is not hidden
-        known = np.isfinite(m.value) & np.isfinite(m.error)
-        passes, negligible = passes & known, negligible & known
+        negligible &= off <= allowed + T.certain * m.error  # a resolved difference is not hidden
+        finite = np.isfinite(m.value) & np.isfinite(m.error)
+        passes, negligible = passes & finite, negligible & finite
         hidden = (constant | negligible) & ~passes & ~fails
         at_kink, near_kink = _is_one_sided(s, m, claim, allowed, resolution)
         verdict = np.full(claim.shape, INCONCLUSIVE, np.int8)
@@ -335,8 +355,8 @@ def judge(
         verdict[(verdict == INCONCLUSIVE) & near_kink] = NONSMOOTH_VERDICT
         verdict[m.endless & (verdict == INCONCLUSIVE)] = NONSMOOTH_VERDICT
         verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
-        verdict[~np.isfinite(claim) & known & ~s.broken] = FAIL
-    # A claim of exactly the value is confirmed, however small it is.
+        verdict[~np.isfinite(claim) & finite & ~s.broken] = FAIL
+    # A claim that equals the value is confirmed, however small it is.
     return verdict, hidden & (constant | (off > 0))
 
 
@@ -344,9 +364,10 @@ def opinions(
     away: NDArray, error: NDArray, allowed: NDArray, off: NDArray | float
 ) -> tuple[NDArray, NDArray]:
     """
-    Return which slopes support a claim that they are `away` from, and which exclude it.
+    Return True for slopes that support a claim, and for slopes that exclude it.
 
-    The value is `off` by so much: a slope that cannot tell it from the claim supports none.
+    `away` are their distances from the claim, and `off` is that of the value: a slope whose error
+    is as large does not support the claim.
     """
     supports = (away <= allowed + error) & (error <= np.fmax(allowed, T.telling * off))
     return supports, away > allowed + T.certain * error
@@ -355,18 +376,18 @@ def opinions(
 def _is_refuted(
     s: Scales, m: Estimates, claim: NDArray, allowed: NDArray, usual: NDArray
 ) -> NDArray:
-    """Return which claims the value and a scale next to it exclude, and no scale supports."""
+    """Return True for claims that the value and a scale next to it exclude and none supports."""
     off, limit = np.abs(claim - m.value), allowed[:, None]
     away = np.abs(claim[:, None] - s.slope)
     supports, excludes = opinions(away, s.error, limit, off[:, None])
-    # Beyond |x| f may be another function: what shorter scales contradict there is no support.
+    # Beyond |x| f may be a different function: a contradicted scale there supports no claim.
     supports &= ~(m.contradicted & (s.t > s.inner[:, None]))
     excludes &= ~(m.contradicted | s.lost) & np.isfinite(s.error)
     wrong = (off > allowed + T.certain * m.error) & _take(_neighbours(excludes), m.scale)
-    # Where f does not change within |x|, the noise that it has elsewhere may hide the change.
-    unmoved = s.still >= np.fmin(np.fmax.reduce(s.t, axis=1), s.inner / 2)
-    would_show = ~unmoved | (off * s.still > T.visible * usual)
-    # Beyond |x| f may be a different function: only what would show within is wrong.
+    # Where f does not change within |x|, its usual noise may hide the change.
+    unmoved = s.constant_up_to >= np.fmin(np.fmax.reduce(s.t, axis=1), s.inner / 2)
+    would_show = ~unmoved | (off * s.constant_up_to > T.visible * usual)
+    # From scales beyond |x| a claim is wrong only if the difference would show within |x|.
     beyond = _take(np.broadcast_to(s.t, s.slope.shape), m.scale) > s.inner
     would_show &= ~beyond | (off * s.inner / 2 > T.visible * s.noise)
     return np.asarray(wrong & would_show & ~supports.any(axis=1))
@@ -375,9 +396,9 @@ def _is_refuted(
 def _is_one_sided(
     s: Scales, m: Estimates, claim: NDArray, allowed: NDArray, resolution: float
 ) -> tuple[NDArray, NDArray]:
-    """Return which claims are between both slopes of a kink: of one at x, and of one near x."""
-    reach = m.gap * (1 + resolution) + m.gap_error + _take(s.error, m.scale)
-    at_kink = (m.gap > allowed) & (np.abs(claim - m.value) <= reach + allowed)
+    """Return True for claims between the slopes of a kink at x, and of a kink near x."""
+    limit = m.gap * (1 + resolution) + m.gap_error + _take(s.error, m.scale)
+    at_kink = (m.gap > allowed) & (np.abs(claim - m.value) <= limit + allowed)
     away = np.abs(claim - _take(s.slope, m.kink)) - _take(np.abs(s.gap) + s.gap_error, m.kink)
     near_kink, _ = opinions(away, _take(s.error, m.kink), allowed, np.inf)
     return at_kink, (m.kink >= 0) & near_kink
@@ -387,20 +408,21 @@ def _is_invisible(
     s: Scales, m: Estimates, claim: NDArray, natural: NDArray, resolution: float
 ) -> tuple[NDArray, NDArray]:
     """
-    Return which claims change f by less than its noise, and which differ by nothing that counts.
+    Return True for claims whose change of f rounding hides, and for negligible differences.
 
-    The former where f is constant; the latter compared with an entry of natural size, and claims of
-    next to nothing with what f changes by within |x|.
+    The first are those where f is constant or nothing but noise. The second are negligible compared
+    with an entry of natural size, or with the changes of f within |x|.
     """
     change = _hidden_change(s)
-    constant = (s.still >= T.constant * s.inner) & (change > T.noisy * s.rounding)
-    constant &= change > T.noisy * np.fmin(s.spacing, s.noise)  # or terms of 1 may hide it
+    constant = (s.constant_up_to >= T.constant * s.inner) & (change > T.noisy * s.rounding)
+    constant &= change > T.noisy * np.fmin(s.spacing, s.noise)  # else rounding of terms may hide it
     constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
     noise = T.visible * s.noise
-    moves = (s.t <= s.still[:, None]).sum(axis=1) < T.in_a_row  # a few steps may not by chance
-    only_noise = _is_blank(s) & (moves | (s.still < T.constant * s.inner))
+    # Samples at a few steps may be equal by chance.
+    by_chance = (s.t <= s.constant_up_to[:, None]).sum(axis=1) < T.in_a_row
+    only_noise = _is_blank(s) & (by_chance | (s.constant_up_to < T.constant * s.inner))
     only_noise &= ~m.endless | (s.change <= noise)
-    # Where no scale shows anything of f, none shows that its slopes converge slowly.
+    # Scales that show only noise do not show that slopes converge slowly.
     error = np.where(np.isinf(m.error), _take(s.error, m.scale), m.error)
     only_noise &= np.isfinite(error) & (np.abs(claim - m.value) <= T.certain * error)
     constant |= only_noise & (np.abs(claim) * s.inner <= noise)
@@ -413,7 +435,7 @@ def _is_invisible(
 
 
 def _is_blank(s: Scales) -> NDArray:
-    """Return True for outputs of which no scale shows more than noise."""
+    """Return True for outputs that are nothing but noise at all scales."""
     most = T.certain * s.error
     change = np.fmax(np.abs(s.odd), np.abs(s.even) / 2)  # the even part is noisier by sqrt(3)
     level = (np.abs(s.slope) <= most) & (change <= most * s.span)
@@ -421,19 +443,19 @@ def _is_blank(s: Scales) -> NDArray:
 
 
 def _hidden_change(s: Scales) -> NDArray:
-    """Return what rounding may hide where f does not change, if it is linear; inf if nothing."""
+    """Return the change that rounding hides where f is constant; inf if f never changes."""
     change = np.abs(s.even) + np.abs(s.odd)
-    slopes = np.where((s.t > s.still[:, None]) & (change > 0), change / s.t, np.nan)
+    slopes = np.where((s.t > s.constant_up_to[:, None]) & (change > 0), change / s.t, np.nan)
     shortest = (~np.isnan(slopes[:, ::-1])).argmax(axis=1)
-    first = _take(slopes, slopes.shape[1] - 1 - shortest) * s.still
+    first = _take(slopes, slopes.shape[1] - 1 - shortest) * s.constant_up_to
     return np.where(np.isnan(first), np.inf, first)
 
 
 def with_noise(s: Scales, m: Estimates, noise: NDArray) -> tuple[Scales, Estimates]:
-    """Return records of outputs that do not change, with the noise that they have elsewhere."""
-    known = (s.change == 0) & (noise > 0) & np.isfinite(noise)
+    """Return scales and estimates in which constant outputs have the noise they have elsewhere."""
+    constant = (s.change == 0) & (noise > 0) & np.isfinite(noise)
     with np.errstate(all="ignore"):
-        factor = np.where(known, np.fmax(noise, s.rounding) / s.noise, 1.0)
+        factor = np.where(constant, np.fmax(noise, s.rounding) / s.noise, 1.0)
         every = factor[:, None]
         errors = {"error": s.error * every, "gap_error": s.gap_error * every}
         of_value = {"error": m.error * factor, "gap_error": m.gap_error * factor}

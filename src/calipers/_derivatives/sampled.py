@@ -68,12 +68,14 @@ class Table(NamedTuple):
         judged, none = (claim, allowed, natural, resolution), np.zeros((1, len(k)))
         verdict, hidden = judge(s, m, *judged, none)
         nothing = np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
-        standing = nothing & (s.change > 0) & (s.still > 0) & (hidden | (verdict == INCONCLUSIVE))
+        standing = (
+            nothing & (s.change > 0) & (s.constant_up_to > 0) & (hidden | (verdict == INCONCLUSIVE))
+        )
         if standing.any():
-            s = replace(s, still=np.where(standing & rounded(), 0.0, s.still))
+            s = replace(s, constant_up_to=np.where(standing & rounded(), 0.0, s.constant_up_to))
             verdict, hidden = judge(s, m, *judged, none)
         unsure = (hidden | (verdict == INCONCLUSIVE)) & (s.change == 0) & (claim != 0)
-        if unsure.any() or ((verdict == FAIL) & (s.still > 0)).any():
+        if unsure.any() or ((verdict == FAIL) & (s.constant_up_to > 0)).any():
             # Where f does not change, its noise is measured where all of x changes.
             noises, size = usual()
             noise = (noises / self.unit[at])[None]
@@ -226,7 +228,7 @@ def noise_along(
     for part in survey(base, evaluate, state, eps, briefly=briefly):
         s, unit = part.scales, 1.0 if part.unit is None else part.unit
         changing = s.change[0] > 0
-        rows = s.noise[0] * unit, s.change[0] * unit, s.still[0], s.noisy[0]
+        rows = s.noise[0] * unit, s.change[0] * unit, s.constant_up_to[0], s.noisy[0]
         for values, row in zip(result, rows, strict=True):
             values[part.outputs[changing]] = row[changing]
     return result

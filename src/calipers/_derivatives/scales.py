@@ -46,7 +46,7 @@ class Scales:
     t : ndarray, (directions, scales, 1)
         The longest step of each scale; NaN where there is none.
     span : ndarray, (directions, scales, 1)
-        By what the slope is multiplied there: t, or its square for second derivatives.
+        The factor of the slope in the change of f: t, or its square for second derivatives.
     slope, error : ndarray
         The mean of both one-sided slopes, and its error; inf where f is not finite.
     gap, gap_error : ndarray
@@ -54,13 +54,13 @@ class Scales:
     even, odd : ndarray
         The parts of f at the longest step: (f(x + t) + f(x - t))/2 - f(x), (f(x + t) - f(x - t))/2.
         Of second differences, the even part is 0.
-    moved : ndarray
-        The larger change of f to both sides at the longest step.
+    step_change : ndarray
+        The change of f at the longest step of each scale, the larger one of both sides.
     noise : ndarray
         The standard deviation of the noise of f.
     noisy : ndarray of bool
-        Whether that is more than the rounding of f and of its changes within the size of x.
-    still : ndarray
+        True for more noise than rounding of f and of its changes within the size of x.
+    constant_up_to : ndarray
         The longest step up to which f does not change; 0 if it changes at the shortest.
     change : ndarray
         The largest change of f at any step.
@@ -69,11 +69,12 @@ class Scales:
     rounding : ndarray
         The spacing of f(x).
     spacing : ndarray
-        That of the largest output, or of 1: terms that cancel may be as large.
+        The spacing of the largest output, or of 1 if that is less: terms that cancel may be as
+        large.
     lost : ndarray of bool, (directions, scales, outputs)
-        Whether f is nothing but noise at shorter steps: it may vary there faster than they show.
+        True if f is nothing but noise at shorter steps, which may hide a variation.
     broken : ndarray of bool
-        Whether f jumps at x, or is finite on one side of x only, or next to x but not there.
+        True if f jumps at x, or is finite on one side of x only, or next to x but not at x.
     """
 
     t: NDArray
@@ -84,10 +85,10 @@ class Scales:
     gap_error: NDArray
     even: NDArray
     odd: NDArray
-    moved: NDArray
+    step_change: NDArray
     noise: NDArray
     noisy: NDArray
-    still: NDArray
+    constant_up_to: NDArray
     change: NDArray
     inner: NDArray
     rounding: NDArray
@@ -105,7 +106,7 @@ class Scales:
             gap_error=self.gap_error * unit,
             even=self.even * unit,
             odd=self.odd * unit,
-            moved=self.moved * unit,
+            step_change=self.step_change * unit,
             noise=self.noise * unit,
             change=self.change * unit,
             rounding=self.rounding * unit,
@@ -126,8 +127,8 @@ class Samples(NamedTuple):
     """
     Values of f along directions, the longest steps first; NaN where there is no sample.
 
-    `t` are the steps and `width` the distances of the points above and below, of the shape
-    (directions, steps). Below are the values at x itself if `one_sided`.
+    `t` are the steps, and `width` the distances of the points above and below x, of the shape
+    (directions, steps). In one-sided samples, `below` has the values at x itself.
     """
 
     t: NDArray
@@ -175,8 +176,8 @@ def _truncation(slopes: NDArray, u: NDArray, order: int) -> NDArray:
     """
     Return the error of slopes that are extrapolated from differences with errors in u, u**2, ...
 
-    It follows from the change to the next shorter scale, which may be small by chance, but not
-    where the one before says otherwise.
+    It is the change to the next shorter scale. As that may be small by chance, it is at least the
+    change from the scale before, reduced by its order.
     """
     changes = np.abs(slopes[:, 1:] - slopes[:, :-1])
     changes[~np.isfinite(changes)] = 0.0  # a scale beyond the last sample, or out of f's domain
@@ -231,13 +232,13 @@ def measure(
     sided, few : bool
         Whether f was sampled on one side only, and at the steps of the first pass only.
     power : int
-        That of t which the slope is multiplied by: 2 for second derivatives.
+        The power of t in `Scales.span`: 2 for second derivatives.
     greatest : float
         The largest output of f, or 1 if that is more.
     unit : ndarray or float
         See `units_of`.
     least : ndarray or float
-        Noise of the outputs that is known, where steps do not show it.
+        A lower bound on the noise of the outputs.
     """
     t, width, above, below = samples
     step, count = t[:, :, None], t.shape[1] - ORDERS + 1
@@ -253,23 +254,14 @@ def measure(
         about = t, span, d, e, u, change, finite, inner[:, None, None]
         noise, chosen, shorter, lasting = _noise(*about, few, sided, power)
         dead = np.asarray(~chosen.any(axis=1))
-        there = np.where(chosen, sizes, 0.0).max(axis=1)
-        unmoved = np.logical_and.accumulate(((change == 0) | np.isnan(step))[:, ::-1], axis=1)
-        still = np.fmax.reduce(np.where(unmoved[:, ::-1], step, 0.0), axis=1)
-        flat = (unmoved & ~np.isnan(step[:, ::-1])).sum(axis=1)
-        flat = flat >= (N_PROBES if few else T.in_a_row)
+        constant_up_to, flat = _constant(change, step, few)
         if flat.any():
-            # Rounding that hides changes hides less than the first that is seen.
-            seen = np.where((change > 0) & (step > still[:, None]), change, 0.0)
-            last = seen.shape[1] - 1 - (seen[:, ::-1] > 0).argmax(axis=1)
-            quantum = np.take_along_axis(seen, last[:, None], axis=1)[:, 0]
-            # If several roundings are added up, that may be much less than others.
-            most = np.fmax(T.rounding * quantum, lasting)
-            noise = np.where(flat, np.fmin(np.fmax(noise, lasting), most), noise)
+            hiding = _hiding_noise(noise, lasting, change, step > constant_up_to[:, None])
+            noise = np.where(flat, hiding, noise)
         changes = np.fmax.reduce(np.where(finite, change, 0.0), axis=1)
         size = np.abs(base)
         if dead.any():
-            # Where f is defined on one side only, its changes show at least how coarse it may be.
+            # Where f is defined on one side only, the least change bounds its noise.
             aside = np.where(~finite & (change > 0), change, np.inf).min(axis=1)
             one_sided = dead & np.isfinite(aside)
             noise = np.where(one_sided, np.fmin(aside, _SINGLE_EPS * size), noise)
@@ -279,6 +271,7 @@ def measure(
         noise = _floored(noise, dead, size, eps * greatest / unit, parts)
         # Larger values are rounded by more, and by yet more if f rounds to float32 inside.
         sure = noise * T.few_samples if few else noise
+        there = np.where(chosen, sizes, 0.0).max(axis=1)
         local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit))
         relative = np.where(dead, 0.0, np.fmin(sure / there, _SINGLE_EPS))
         local = np.fmax(np.fmax(local, relative[:, None] * sizes), np.fmax(shorter, least))
@@ -287,10 +280,10 @@ def measure(
         within = finite & (step <= inner[:, None, None])
         largest = np.where(within, change, 0.0).max(axis=1, initial=0)
         noisy = noise > T.noisy * eps * np.fmax(size, largest)
-        # Where f is nothing but noise, it may as well vary faster than any step shows.
+        # Where f is nothing but noise, it may vary faster than any step shows.
         shown, least_noise = np.fmax(noise[:, None], shorter), T.noisy * eps * greatest / unit
         lost = (np.fmax(size, changes)[:, None] <= T.visible * shown) & (shown > least_noise)
-        lost = _cut(lost & (still == 0)[:, None], error)
+        lost = _cut(lost & (constant_up_to == 0)[:, None], error)
         error = np.where(lost.all(axis=1, keepdims=True), np.inf, error)
         jump = np.fmax(T.noisy * eps * greatest / unit, T.visible * least)
     return Scales(
@@ -302,10 +295,10 @@ def measure(
         gap_error=gap_error,
         even=even[:, :count],
         odd=odd[:, :count],
-        moved=change[:, :count],
+        step_change=change[:, :count],
         noise=np.fmax(noise, least),
         noisy=noisy,
-        still=still,
+        constant_up_to=constant_up_to,
         change=changes,
         inner=inner[:, None],
         rounding=np.broadcast_to(eps * size, noise.shape),
@@ -315,10 +308,30 @@ def measure(
     )
 
 
+def _constant(change: NDArray, step: NDArray, few: bool) -> tuple[NDArray, NDArray]:
+    """Return the longest step up to which f does not change, and where there are several such."""
+    missing = np.isnan(step)
+    unchanged = np.logical_and.accumulate(((change == 0) | missing)[:, ::-1], axis=1)
+    longest = np.fmax.reduce(np.where(unchanged[:, ::-1], step, 0.0), axis=1)
+    count = (unchanged & ~missing[:, ::-1]).sum(axis=1)
+    return np.asarray(longest), np.asarray(count >= (N_PROBES if few else T.in_a_row))
+
+
+def _hiding_noise(noise: NDArray, lasting: NDArray, change: NDArray, longer: NDArray) -> NDArray:
+    """Return the noise where rounding hides all changes but those at `longer` steps."""
+    visible = np.where((change > 0) & longer, change, 0.0)
+    last = visible.shape[1] - 1 - (visible[:, ::-1] > 0).argmax(axis=1)
+    # Rounding hides less than the first visible change. If f adds up several roundings, that change
+    # may be much less than others.
+    quantum = np.take_along_axis(visible, last[:, None], axis=1)[:, 0]
+    most = np.fmax(T.rounding * quantum, lasting)
+    return np.asarray(np.fmin(np.fmax(noise, lasting), most))
+
+
 def _slopes(
     d: NDArray, u: NDArray, span: NDArray, noise: NDArray, sided: bool
 ) -> tuple[NDArray, NDArray]:
-    """Return the slope of each scale and its error, by the order of the least error."""
+    """Return the slope of each scale and its error, by the order with the least error."""
     count = u.shape[1] - ORDERS + 1
     slope = error = np.empty(0)
     for order in range(1, ORDERS + 1):
@@ -326,9 +339,9 @@ def _slopes(
         by_order = _combined(weights, d)
         by_noise = T.multiple * _lever(weights, span, sided) * _cut(noise, by_order)
         unsure = _truncation(by_order, u, order)
-        # No scale before the first says whether its change to the next is small by chance.
+        # The change of the first scale may be small by chance, as there is none before it.
         unsure[:, :1] = np.fmax(unsure[:, :1], by_noise[:, 1:2])
-        by_order, unsure = _known(by_order, unsure + by_noise, u, count)
+        by_order, unsure = _complete(by_order, unsure + by_noise, u, count)
         if order == 1:
             slope, error = by_order, unsure
             continue
@@ -342,11 +355,13 @@ def _gaps(e: NDArray, t: NDArray, noise: NDArray) -> tuple[NDArray, NDArray]:
     weights = lagrange(_shifted(t, 2))
     gap = _combined(weights, e)
     by_noise = T.multiple * _E_NOISE / _D_NOISE * _lever(weights, t) * _cut(noise, gap)
-    return _known(gap, _steps_between(gap) + by_noise, t, t.shape[1] - ORDERS + 1)
+    return _complete(gap, _steps_between(gap) + by_noise, t, t.shape[1] - ORDERS + 1)
 
 
-def _known(values: NDArray, errors: NDArray, steps: NDArray, count: int) -> tuple[NDArray, NDArray]:
-    """Return the first of some values with their errors, inf where samples are missing."""
+def _complete(
+    values: NDArray, errors: NDArray, steps: NDArray, count: int
+) -> tuple[NDArray, NDArray]:
+    """Return the first `count` values with their errors, inf where samples are missing."""
     values, errors = values[:, :count], errors[:, :count]
     errors[~(np.isfinite(values) & np.isfinite(errors))] = np.inf
     errors[np.isnan(steps[:, ORDERS - 1 :])] = np.inf
@@ -363,23 +378,23 @@ def _broken(
     rounding: NDArray,
 ) -> NDArray:
     """
-    Return where f is not continuous at x, as far as the shortest steps show.
+    Return True where f is not continuous at x, by the shortest steps.
 
-    Jumps are larger than what terms that cancel may be rounded by.
+    A jump is larger than the rounding of terms that may cancel.
     """
     taken = np.isfinite(step)
     taken = taken & (np.cumsum(taken[:, ::-1], axis=1)[:, ::-1] <= T.noise_samples)
     count = np.fmax(taken.sum(axis=1), 1)
-    finite = [(np.isfinite(side) & taken).sum(axis=1) == count for side in (above, below)]
-    none = [~(np.isfinite(side) & taken).any(axis=1) for side in (above, below)]
+    finite = [(np.isfinite(values) & taken).sum(axis=1) == count for values in (above, below)]
+    none = [~(np.isfinite(values) & taken).any(axis=1) for values in (above, below)]
     here = np.isfinite(base)
     one_sided = (finite[0] & none[1]) | (finite[1] & none[0])
     broken = np.where(here, one_sided & (not sided), one_sided | (finite[0] & finite[1]))
     with np.errstate(all="ignore"):
-        limits = [np.where(taken, side, 0.0).sum(axis=1) / count for side in (above, below)]
+        limits = [np.where(taken, values, 0.0).sum(axis=1) / count for values in (above, below)]
         spread = np.zeros(())
-        for side, limit in zip((above, below), limits, strict=True):
-            spread = spread + np.where(taken, np.abs(side - limit[:, None]), 0.0).max(axis=1)
+        for values, limit in zip((above, below), limits, strict=True):
+            spread = spread + np.where(taken, np.abs(values - limit[:, None]), 0.0).max(axis=1)
         spread = spread + eps * np.fmax(np.abs(limits[0]), np.abs(limits[1]))
         least = np.fmax(T.multiple * spread, rounding)
         above_limit, below_limit = (np.abs(limit - base) > least for limit in limits)
@@ -408,17 +423,17 @@ def with_curvature_gaps(s: Scales, samples: Samples, eps: float) -> Scales:
         local = np.fmax(s.noise[:, None], T.rounding * np.fmax(eps * sizes, s.rounding[:, None]))
         error = _steps_between(gap) + lever * local
         error[~(np.isfinite(gap) & np.isfinite(error))] = np.inf
-        error[t[:, : gap.shape[1]] > s.inner] = np.inf  # kinks farther than x is large are not at x
+        error[t[:, : gap.shape[1]] > s.inner] = np.inf  # a kink beyond |x| is not at x
     return replace(s, gap=gap, gap_error=error)
 
 
 def units_of(samples: Samples, base: NDArray, parts: int) -> NDArray | None:
     """
-    Return powers of two in which the values of outputs neither over- nor underflow, if these do.
+    Return powers of two as units in which values of outputs do not over- or underflow, or None.
 
-    They lie in the middle between the largest and the least value.
+    None means that they do not in units of 1. A unit is halfway between the largest and the least
+    value.
     """
-
     if not base.size:
         return None
 
@@ -451,29 +466,77 @@ def _noise(
     power: int,
 ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     """
-    Return the noise of f, and at which steps it was measured: at none where f does not change.
+    Return the noise of f, and True for the steps at which it was measured.
 
-    Then comes the largest noise at shorter steps than each: f is noisier there where it is rounded
-    alike at the shortest ones, as exp(x) in exp(x) - 1 - x. Last comes what several steps in a row
-    show where f stands still at the shortest ones.
+    It is the root mean square of the differences from predictions by longer steps. The steps are
+    the shortest ones at which f changes, where a smooth f is straight. Steps at which f does not
+    change do not count, as rounding may hide changes there.
 
-    It is what the longer steps do not predict at the shortest ones at which f changes, where a
-    smooth f is straight. Steps at which f does not change say nothing: its rounding may hide them.
+    The third array is the largest noise at steps shorter than each. It is larger than at the
+    shortest ones where these are rounded alike, as exp(x) in exp(x) - 1 - x. The last is the noise
+    in several consecutive samples of an f that does not change at the shortest steps.
     """
     step = t[:, :, None]
     changes = (change != 0) & finite
     order = np.cumsum(changes[:, ::-1], axis=1)[:, ::-1]  # 1 at the shortest
     chosen = changes & (order <= (N_PROBES if few else T.noise_samples))
-    # The longest steps, of which nothing is predicted, count only if there are no others.
+    # The longest steps have no prediction, and count only if there are no others.
     enough = chosen[:, ORDERS:].sum(axis=1) >= N_PROBES
     chosen[:, :ORDERS] &= ~enough[:, None]
 
-    residual = change.copy()  # of the longest steps nothing is predicted
+    residual, at_edge = _residuals(t, span, d, e, u, change, chosen, sided, power)
+
+    def rms(which: NDArray, values: NDArray = residual) -> NDArray:
+        squares = np.where(which, values * values, 0.0).sum(axis=1)
+        return np.asarray(np.sqrt(squares / np.fmax(which.sum(axis=1), 1)))
+
+    # Where f is constant at short steps, and changes at longer ones exactly as beyond an edge, by
+    # more than in proportion to the step, it is not noisy. If it jumps, rounding hides its changes.
+    first, second = (changes & (order == k) for k in (1, 2))
+    rise, next_rise = (np.where(k, change / step, 0.0).max(axis=1) for k in (first, second))
+    flat = ((change == 0) & finite).sum(axis=1) >= T.noise_samples
+    predicted = chosen[:, ORDERS:].sum(axis=1) >= 2
+    edge = rms(chosen[:, ORDERS:], np.where(np.isfinite(at_edge), at_edge, np.inf))
+    is_edge = flat & (rise < next_rise) & predicted & (edge <= T.negligible * rms(chosen))
+    noise = np.where(is_edge, edge, rms(chosen))
+    if few:
+        return noise, chosen, np.zeros_like(residual), np.zeros_like(noise)
+    unexplained = residual.copy()  # neither by a smooth f nor by an edge
+    unexplained[:, ORDERS:] = np.fmin(residual[:, ORDERS:], at_edge)
+    unexplained = np.where(changes, unexplained, 0.0)
+    # Where f is curved at the longer of these steps, the shorter ones have less noise.
+    shortest = chosen & (order <= T.noise_samples // 2)
+    less = np.fmin(noise, T.few_samples * rms(shortest))
+    noise = np.where(shortest.any(axis=1), less, noise)
+    # Longer steps may be longer than features of f.
+    near = (order <= N_PROBES * T.noise_samples) & (step <= inner)
+    lasting = np.where(flat, _lasting(np.where(near, unexplained, 0.0)), 0.0)
+    return noise, chosen, _noise_of_shorter(unexplained, t), lasting
+
+
+def _residuals(
+    t: NDArray,
+    span: NDArray,
+    d: NDArray,
+    e: NDArray,
+    u: NDArray,
+    change: NDArray,
+    chosen: NDArray,
+    sided: bool,
+    power: int,
+) -> tuple[NDArray, NDArray]:
+    """
+    Return the differences of samples from predictions by longer steps, in noise of f.
+
+    The second array has those from predictions of a function with an edge between x and the shorter
+    of the longer steps. The first samples have no prediction: there it is the change of f itself.
+    """
+    step, residual = t[:, :, None], change.copy()
     straight = lagrange([points[:, :-1] - u[:, ORDERS:] for points in _shifted(u, ORDERS)])
     predicted = _combined(straight, d)
     odd, even = d * span, e * step
     r_odd = np.abs(d[:, ORDERS:] - predicted) * span[:, ORDERS:]
-    # The even part over t has a term in 1/t only at a kink.
+    # The even part is proportional to t at a kink, and else to its square.
     smooth = _combined(straight, e / step)
     bent = lagrange([points[:, :-1] - t[:, 2:] for points in _shifted(t, 2)])
     kinked = _combined(bent, e)[:, ORDERS - 2 :]
@@ -483,7 +546,6 @@ def _noise(
         np.where(chosen[:, ORDERS:], each * each, 0.0).sum(axis=1) for each in (r_even, r_kinked)
     )
     r_even = np.where((size_kinked < size)[:, None], r_kinked, r_even)
-    # What an edge between x and the shorter of the longer steps explains.
     from_edge = lagrange([points[:, :-1] - t[:, ORDERS:] for points in _shifted(t, ORDERS)])
     edge_odd, edge_even = (
         np.abs(values[:, ORDERS:] - _combined(from_edge, values)) for values in (odd, even)
@@ -495,45 +557,17 @@ def _noise(
             return np.asarray(odds * by_odd)
         return np.asarray(np.sqrt(((odds * by_odd) ** 2 + (evens * by_even) ** 2) / 2))
 
-    both, at_edge = together(r_odd, r_even), together(edge_odd, edge_even)
+    both = together(r_odd, r_even)
     residual[:, ORDERS:] = np.where(np.isfinite(both), both, residual[:, ORDERS:])
-
-    def rms(which: NDArray, values: NDArray = residual) -> NDArray:
-        squares = np.where(which, values * values, 0.0).sum(axis=1)
-        return np.asarray(np.sqrt(squares / np.fmax(which.sum(axis=1), 1)))
-
-    # Where f is constant at short steps, and moves at longer ones exactly as from an edge on, by
-    # more than in proportion to the step, it is not noisy. If it jumps, rounding hides its changes.
-    first, second = (changes & (order == k) for k in (1, 2))
-    rise, next_rise = (np.where(k, change / step, 0.0).max(axis=1) for k in (first, second))
-    flat = ((change == 0) & finite).sum(axis=1) >= T.noise_samples
-    predicted_ones = chosen[:, ORDERS:].sum(axis=1)
-    edge = rms(chosen[:, ORDERS:], np.where(np.isfinite(at_edge), at_edge, np.inf))
-    at_edge_only = (
-        flat & (rise < next_rise) & (predicted_ones >= 2) & (edge <= T.negligible * rms(chosen))
-    )
-    noise = np.where(at_edge_only, edge, rms(chosen))
-    if few:
-        return noise, chosen, np.zeros_like(residual), np.zeros_like(noise)
-    unexplained = residual.copy()  # neither by a smooth f nor by an edge
-    unexplained[:, ORDERS:] = np.fmin(residual[:, ORDERS:], at_edge)
-    unexplained = np.where(changes, unexplained, 0.0)
-    # Where f still bends at the longer ones, the shorter ones say less.
-    shortest = chosen & (order <= T.noise_samples // 2)
-    less = np.fmin(noise, T.few_samples * rms(shortest))
-    noise = np.where(shortest.any(axis=1), less, noise)
-    # Longer steps may jump over what f does.
-    near = (order <= N_PROBES * T.noise_samples) & (step <= inner)
-    lasting = np.where(flat, _lasting(np.where(near, unexplained, 0.0)), 0.0)
-    return noise, chosen, _noise_of_shorter(unexplained, t), lasting
+    return residual, together(edge_odd, edge_even)
 
 
 def _lasting(residual: NDArray) -> NDArray:
     """
-    Return the noise that all but one of several samples in a row show at least, or 0.
+    Return the largest noise that all but one of several consecutive samples have, or 0.
 
-    What a smooth f leaves shrinks with the step, as that of waves does which steps jump over, and
-    what a feature of f does shows at few steps.
+    Residuals of a smooth f shrink with the step, and so do those of oscillations shorter than the
+    steps. A feature of f makes large residuals at few steps only.
     """
     rows = _shifted(residual[:, ORDERS:], T.noise_samples)
     if not rows[0].shape[1]:
@@ -545,19 +579,20 @@ def _lasting(residual: NDArray) -> NDArray:
 
 def _noise_of_shorter(residual: NDArray, t: NDArray) -> NDArray:
     """
-    Return the largest noise in a row of samples that are shorter than those of each scale.
+    Return the largest noise in consecutive samples that are shorter than those of each scale.
 
-    Rounding of x + t grows with t: where steps are farther apart than halves, so is the noise.
+    Rounding of x + t grows with t: the noise is multiplied where a step is less than half of the
+    next longer one.
     """
     count = T.noise_samples // 2
     squares = np.square(residual[:, ::-1])  # the shortest first
-    squares[:, -ORDERS:] = 0.0  # of the longest nothing is predicted
+    squares[:, -ORDERS:] = 0.0  # the longest have no prediction
     sums = np.cumsum(squares, axis=1)
     sums[:, count:] -= sums[:, :-count].copy()
     rows = np.maximum.accumulate(np.sqrt(np.fmax(sums, 0.0) / count), axis=1)
     noise = np.zeros_like(residual)
-    apart = np.fmax(t[:, :-ORDERS] / t[:, ORDERS:] / 2.0**ORDERS, 1.0)
-    noise[:, :-ORDERS] = rows[:, ::-1][:, ORDERS:] * apart[:, :, None]
+    ratio = np.fmax(t[:, :-ORDERS] / t[:, ORDERS:] / 2.0**ORDERS, 1.0)
+    noise[:, :-ORDERS] = rows[:, ::-1][:, ORDERS:] * ratio[:, :, None]
     return noise
 
 
@@ -565,11 +600,10 @@ def _floored(
     noise: NDArray, dead: NDArray, size: NDArray, least: NDArray | float, parts: int
 ) -> NDArray:
     """
-    Return the noise with what the other outputs tell of it.
+    Return the noise, at least as large as the noise of the other outputs suggests.
 
-    Outputs that are computed together have about the same relative noise, the median of those that
-    show any. The noise of an output that does not change is at least the spacing of 1 and of the
-    largest output.
+    Outputs that are computed together have about the same relative noise, which is the median of
+    those that are noisy. The noise of an output that does not change is at least `least`.
     """
     if parts > 1:
         pairs = noise.reshape(len(noise), -1, parts)

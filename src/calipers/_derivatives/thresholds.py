@@ -6,7 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Thresholds:
     """
-    All numbers that decide what `differentiate` and `gradcheck` say of an entry.
+    All numbers that decide the error, the status and the verdict of an entry.
 
     Attributes
     ----------
@@ -14,38 +14,38 @@ class Thresholds:
         Standard deviations of the noise in the error of a slope. The least error of some fifty
         scales is taken: normal noise exceeds 4 in one of 16 000.
     noise_samples : int
-        Steps, the shortest at which f changes, whose residuals the noise is the root mean square
-        of: 16 residuals are known within a factor of 1.4. In float32 there are 22 steps in all.
+        Number of steps, the shortest at which f changes, from whose residuals the noise is
+        estimated: the root mean square of 16 residuals is right within a factor of 1.4. In float32
+        there are 22 steps in all.
     few_samples : float
         Factor of the noise that three steps show: Student's t with 6 degrees of freedom exceeds 8
         as often as a normal number 4.
     rounding : float
         Least noise, in spacings of f: rounding to nearest has a standard deviation of 1/sqrt(12).
     pooled_outputs : int
-        Outputs that show noise, from which on the others have its median: two may be exceptions.
+        Least number of noisy outputs whose median noise the others get: two may be exceptions.
     resolving : float
-        Tolerances up to which the error of a value may be that confirms a claim within one.
+        Largest error, in tolerances, of a value that confirms a claim within one tolerance.
     certain : float
         Errors, in addition to the tolerance, that a claim must be off by to be wrong: one of the
         scale that excludes it, and one as its margin.
     telling : float
-        Share of the difference of two values, within which the error of a scale must be to tell
-        one from the other.
+        Largest error of a scale that distinguishes two values, as a share of their difference.
     kink : float
-        Errors that a gap exceeds at a kink. That of a smooth f is at most 4/3 of its changes to
+        Errors that the gap of a kink exceeds. That of a smooth f is at most 4/3 of its changes to
         shorter scales, which are its error: 1 + 1/4 + 1/16 + ...
     abrupt : float
-        Power of the growth of f's departure from a line, per halved step, by which the growth at
-        the next step is more only if f jumps: a departure as the sixth power of t comes to it.
-    known : float
-        Relative error up to which a slope by steps within |x| is known, so that longer ones may
+        Power of the growth of f's departure from a line, per halved step, which the growth at the
+        next step exceeds only if f jumps: a departure as the sixth power of t comes to it.
+    resolved : float
+        Relative error up to which a slope by steps within |x| is resolved, so that longer ones may
         refine it.
     visible : float
-        Standard deviations of the noise that a change of f exceeds where it is seen: twice
-        `multiple`, for two values.
+        Standard deviations of the noise that a visible change of f exceeds: twice `multiple`, for
+        two values.
     negligible : float
-        Share of the tolerance of an entry of natural size, up to which differences do not count:
-        a hundred of them make less than one tolerance.
+        Largest negligible difference, as a share of the tolerance of an entry of natural size: a
+        hundred of them are less than one tolerance.
     first : float
         Share of the power of eps that differences of the fourth order reach as relative errors,
         with which the first samples suffice: 4/5, and 4/6 for second derivatives.
@@ -53,20 +53,19 @@ class Thresholds:
         Spacings of f over a fourth of the size of x, or over its square for second derivatives:
         error of a small slope with which the first samples suffice.
     noisy : float
-        Spacings of f from which on it is called noisy: a sum of 10 000 terms may lose as many.
+        Noise, in spacings of f, above which f is noisy: a sum of 10 000 terms may lose as many.
     constant : float
-        Share of |x| within which f does not change, where a claim of 0 is right: half of the
-        digits of float64. At shorter steps rounding may hide every change.
+        Share of |x| within which a constant f has the slope 0: half of the digits of float64. At
+        shorter steps rounding may hide every change.
     screened : float
-        Share of the tolerance that an entry may be off by in the slopes of screening, which have
-        no error.
+        Share of the tolerance that is allowed in screening, whose slopes have no error estimate.
     bend : float
-        Share of the slope by which both one-sided slopes may differ in screening: more may be a
-        kink.
+        Largest difference of the one-sided slopes in screening, relative to the slope: more may be
+        a kink.
     curvature : float
         The least `bend`, in eps**(1/3), the relative step: curvature of 1/|x| makes one.
     screening_noise : float
-        Spacings of f by which values in screening may be off: twice `noisy`, for two values.
+        Largest error of values in screening, in spacings of f: twice `noisy`, for two values.
     rtol, rtol_single : float
         Default tolerances, relative to the numerical value, in double and in lower precision.
         Differences resolve eps**(2/3), so that four digits of f may cancel, and two in float32.
@@ -74,7 +73,7 @@ class Thresholds:
         Power of the step below which differences do not converge as those of a smooth f: theirs is
         1 on one side, and 2 on both.
     in_a_row : int
-        Scales at which that has to show: noise does so at one or two.
+        Least number of scales that have to show it: noise may do so at one or two.
     """
 
     multiple: float = 4.0
@@ -87,7 +86,7 @@ class Thresholds:
     telling: float = 0.1
     kink: float = 2.0
     abrupt: float = 3.0
-    known: float = 0.1
+    resolved: float = 0.1
     visible: float = 8.0
     negligible: float = 2.0**-7
     first: float = 0.75
