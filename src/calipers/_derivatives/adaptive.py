@@ -54,7 +54,7 @@ _NARROW = 2.0**-10
 # Spacings of x in the shortest step: rounding x + t leaves two bits of t. There are fewer if all
 # steps are short.
 _LEAST_GRAINS = 4.0
-LEAST_SAMPLES = ORDERS + 2  # steps in a table, some of which may be missing
+LEAST_SAMPLES = ORDERS + 2  # least number of steps in a table; some may be missing
 _TINY = np.finfo(float).tiny
 _FINEST = np.finfo(float).eps
 _ENTRIES = 1 << 10  # entries of the Jacobian that are measured together
@@ -181,7 +181,7 @@ def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1)
     with np.errstate(invalid="ignore"):
         converged = m.error <= np.fmax(relative * np.abs(m.value), limit)
     converged &= ~contradicted & (m.gap == 0) & ~s.noisy
-    # Between steps beyond |x| and those within it others may tell a different slope.
+    # Other steps may show a different slope within |x|.
     inside = s.t <= s.inner[:, None]
     within = np.where(inside & ~m.contradicted, s.error, np.inf).min(axis=1)
     beyond = ~np.take_along_axis(np.broadcast_to(inside, s.error.shape), best, axis=1)[:, 0]

@@ -69,7 +69,7 @@ def hessian_from_gradient(
     value = (rows + rows.T) / 2
     error = np.full(rows.shape, np.inf)
     if result.errors is not None:
-        # The error of what is NaN is infinite.
+        # The error of NaN is infinite.
         error = np.fmax((result.errors + result.errors.T) / 2, np.abs(rows - rows.T) / 2)
     return value, error, result
 

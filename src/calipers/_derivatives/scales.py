@@ -269,12 +269,9 @@ def measure(
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
         noise = _floored(noise, dead, size, eps * greatest / unit, parts)
-        # Larger values are rounded by more, and by yet more if f rounds to float32 inside.
         sure = noise * T.few_samples if few else noise
-        there = np.where(chosen, sizes, 0.0).max(axis=1)
-        local = np.fmax(sure[:, None], T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit))
-        relative = np.where(dead, 0.0, np.fmin(sure / there, _SINGLE_EPS))
-        local = np.fmax(np.fmax(local, relative[:, None] * sizes), np.fmax(shorter, least))
+        rounding = T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit)
+        local = np.fmax(_noise_of_values(sure, sizes, chosen, rounding), np.fmax(shorter, least))
         slope, error = _slopes(d, u, span[:, :, 0], local, sided)
         gap, gap_error = _gaps(e, t, local)
         within = finite & (step <= inner[:, None, None])
@@ -326,6 +323,14 @@ def _hiding_noise(noise: NDArray, lasting: NDArray, change: NDArray, longer: NDA
     quantum = np.take_along_axis(visible, last[:, None], axis=1)[:, 0]
     most = np.fmax(T.rounding * quantum, lasting)
     return np.asarray(np.fmin(np.fmax(noise, lasting), most))
+
+
+def _noise_of_values(noise: NDArray, sizes: NDArray, chosen: NDArray, rounding: NDArray) -> NDArray:
+    """Return the noise of each sample: larger values are rounded by more."""
+    there = np.where(chosen, sizes, 0.0).max(axis=1)
+    # If f rounds to float32 inside, the noise is in proportion to its values.
+    relative = np.where(chosen.any(axis=1), np.fmin(noise / there, _SINGLE_EPS), 0.0)
+    return np.asarray(np.fmax(np.fmax(noise[:, None], rounding), relative[:, None] * sizes))
 
 
 def _slopes(

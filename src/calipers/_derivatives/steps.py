@@ -163,7 +163,7 @@ def plan_steps(
     if step is not None:
         lengths, factor = _lengths(x, mode, step, "step"), 1.0
         if method == ADAPTIVE:
-            lengths = 4 * lengths  # the first rung is a quarter of the length
+            lengths = 4 * lengths  # the longest step is a quarter of the length
     elif scale is not None:
         lengths, factor = _lengths(x, mode, scale, "scale"), _factor(method, eps)
         if not np.all(factor * lengths):
@@ -298,7 +298,7 @@ def limits_of(x: NDArray, mode: str, bounds: Any) -> tuple[NDArray, NDArray]:
 
 
 def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
-    """Round bounds to x's format, to the inner side: what is clipped to them stays within."""
+    """Round bounds inwards to x's format, so that clipped numbers are within them."""
     rounded = bound.astype(kind)
     outside = rounded < bound if inward > 0 else rounded > bound
     inner = np.where(outside, np.nextafter(rounded, kind(inward)), rounded)

@@ -81,8 +81,8 @@ class Probe:
         Compare one product over all columns that are not settled.
 
         A random direction detects an error in any entry. UNKNOWN: differences do not resolve the
-        product, or it is not finite. Of many outputs a few are unresolved by chance: then other
-        directions are drawn, each of which may resolve them.
+        product, or it is not finite. If only a few of many outputs are unresolved, this may be
+        by chance: then other directions are drawn.
         """
         if not len(self._direction):
             return CLEAR

@@ -43,7 +43,7 @@ _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two 
 # Columns whose differences take less time than to compile a loop around f.
 _FEW_COLUMNS = 8
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
-_WITHIN = 4.0  # multiple of a step at a quarter of which, and less, the noise of f is measured
+_WITHIN = 4.0  # ratio of the length to the caller's step; noise is measured at a quarter of it
 _COARSEST = SPACINGS["bfloat16"]  # relative steps over which results in bfloat16 may be constant
 # Multiples of x at which the jumps of rounding are in proportion to those at x.
 _OTHER_SIZES = 2.0**-4, 2.0**4
