@@ -134,7 +134,7 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
         value = np.where(rounded, _take(s.slope, scale), value)
         error = np.where(rounded, _take(s.error, scale), error)
         # If no scale resolves the slope across them, their rounding is part of the error.
-        jump = jumps & (departure <= (T.noisy * s.spacing)[:, None])
+        jump = jumps & (departure <= np.where(kink < 0, T.noisy * s.spacing, 0.0)[:, None])
         lost = np.where(jump, departure / s.span, 0.0).max(axis=1)
         scattered &= ~rounded
         contradicted &= ~rounded[:, None]
@@ -216,7 +216,8 @@ def _departures(
     number = np.arange(departure.shape[1])[None, :, None]
     between = (number >= outer[:, None]) & (number < scale[:, None] + ORDERS)
     between &= (outer >= 0)[:, None]
-    return departure, between & (growth > np.fmax(ratio**2, before) ** T.abrupt)
+    # The growth of exp(exp(t)) is the square of that at the step before.
+    return departure, between & (growth > np.fmax(ratio ** (2 * T.abrupt), before**2))
 
 
 def _other_slope(
