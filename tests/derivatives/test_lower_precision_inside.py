@@ -353,7 +353,7 @@ def test_of_few_bits_right_derivatives_are_not_accused(fmt, name, fast_mode):
             assert any(text in report.reason for text in texts)
         found = calipers.differentiate(f, x)
         off = np.abs(found.value - slopes)
-        assert np.all(off <= 2.2 * found.error)
+        assert np.all(off <= 4 * found.error)
         assert set(found.status.tolist()) == {"NOISY"}
 
 
