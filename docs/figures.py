@@ -154,7 +154,7 @@ def in_single(x):
 
 
 def derivative_errors():
-    """Draw the error of a difference against its step, and of what `differentiate` returns."""
+    """Draw the error of a difference against its step, and the errors that are estimated."""
     cases = (
         ("exp at 1", np.exp, 1.0, np.e),
         ("exp in float32, at 1", in_single, 1.0, np.e),
@@ -163,26 +163,26 @@ def derivative_errors():
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     steps = np.geomspace(1e-15, 1, 301)
     for axes, (name, f, x, exact) in zip(figure.subplots(1, 3, sharey=True), cases, strict=True):
-        asked = []
-
-        def watched(point, f=f, asked=asked):
-            asked.append(point[0])
-            return f(point)
-
         apart = (x + steps) - (x - steps)
         off = abs((f(x + steps) - f(x - steps)) / apart - exact) / abs(exact)
-        axes.loglog(steps, np.maximum(off, 1e-17), color="0.6", linewidth=0.8)
-        found = calipers.differentiate(watched, np.array([x]))
-        said, true = found.error[0, 0] / abs(exact), abs(found.value[0, 0] / exact - 1)
-        axes.axhline(said, color="C0", label=f"estimated: {said:.1e}")
-        axes.axhline(max(true, 1e-17), color="C1", ls="--", label=f"actual: {true:.1e}")
-        used = np.unique(np.abs(np.array(asked) - x))
-        used = used[used > 0]
-        axes.plot(used, np.full(used.size, 3e-17), "|", color="C0", label=f"{len(asked)} calls")
-        axes.set_title(f"{name}: {found.status[0]}", fontsize=9)
+        axes.loglog(steps, np.maximum(off, 1e-17), color="0.6", linewidth=0.8, label="difference")
+        # The report of a wrong derivative has the slopes at all steps.
+        wrong = {"jac": lambda _, exact=exact: np.array([[2 * exact]])}
+        report = calipers.gradcheck(f, np.array([x]), **wrong, raise_exception=False)
+        table = report.worst.scales
+        for contradicted, fill, label in ((False, "C0", "estimated"), (True, "white", "")):
+            rows = [row for row in table.rows if row.contradicted == contradicted]
+            places = [row.step for row in rows], [row.error / abs(exact) for row in rows]
+            axes.plot(*places, "o", markersize=3, color="C0", markerfacecolor=fill, label=label)
+        best = table.rows[table.best]
+        said, true = best.error / abs(exact), abs(best.slope / exact - 1)
+        circle = {"markersize": 9, "fillstyle": "none", "color": "black"}
+        axes.plot([best.step], [said], "o", label=f"of the value: {said:.1e}", **circle)
+        axes.plot([best.step], [max(true, 1e-17)], "x", color="C1", label=f"actual: {true:.1e}")
+        axes.set_title(name, fontsize=9)
         axes.set_xlabel("step")
         axes.legend(fontsize=8, loc="upper center")
-        axes.set_ylim(1e-17, 1e7)
+        axes.set_ylim(1e-17, 1e9)
     figure.axes[0].set_ylabel("relative error of the derivative")
     return figure
 
@@ -311,9 +311,25 @@ def report():
     return calipers.compare(actual, expected).plot()
 
 
+def cancels(x):
+    return (np.sqrt(1 + x) - 1) / x
+
+
+def cancels_vjp(x, w):
+    root = np.sqrt(1 + x)
+    return -w / (2 * root * (1 + root) ** 2)
+
+
+def scales():
+    """Draw the slopes of a function whose digits cancel, at all steps."""
+    x = np.array([1e-5])
+    return calipers.gradcheck(cancels, x, vjp=cancels_vjp, raise_exception=False).plot()
+
+
 def main():
     for draw in (
         report,
+        scales,
         perturbed_inputs,
         sizes,
         scaling,

@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.validation [--count N] [--seed S] [--group NAME] [--json FILE]`` prints them,
 with what reproduces the first errors: ``--only NAME`` repeats a problem and prints its reports.
-``--compare OLD NEW`` prints the checks that differ between two files of JSON.
+``--compare OLD NEW`` prints the checks that differ between two files of JSON, and
+``--page NEW ... --before OLD ...`` writes the tables of docs/validation.md from such files.
 
 The groups are `random64` and `random32` (random smooth functions), `kinks`, `reported` (cases from
 public reports), `tied` (values that tie) and `torch_ops` (torch's database of ops).
@@ -46,6 +47,7 @@ import calipers
 
 from .checks import VERDICTS, Problem, Results
 from .kinks import kinks
+from .page import write
 from .random_functions import problems as random_problems
 from .tied import tied
 
@@ -240,7 +242,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--show", type=int, default=5, help="errors of each kind that are listed")
     parser.add_argument("--only", help="name of a problem, such as random64:0:17")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("OLD", "NEW"))
+    parser.add_argument("--page", nargs="+", type=Path, metavar="NEW")
+    parser.add_argument("--before", nargs="+", type=Path, metavar="OLD", default=[])
     options = parser.parse_args(arguments)
+    if options.page:
+        return write(options.page, options.before)
     if options.compare:
         return compare(*options.compare)
     if options.only:

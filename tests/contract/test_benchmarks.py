@@ -4,6 +4,7 @@ import inspect
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -276,3 +277,19 @@ def test_asv_runs_a_benchmark(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "bench_closeness.Small.time_allclose" in done.stdout
     assert "failed" not in done.stdout
+
+
+def test_tables_of_validation_are_written_from_stored_runs(tmp_path):
+    from benchmarks.validation import page
+
+    verdicts = {"PASS": 1204, "FAIL": 0, "INCONCLUSIVE": 3, "NONSMOOTH": 1}
+    row = {"group": "random64", "kind": "right", "subset": "all", "checks": 1208, "calls": "2/3/4"}
+    (tmp_path / "new").write_text(json.dumps({"rows": [row | verdicts]}))
+    (tmp_path / "old").write_text(json.dumps({"rows": [row | verdicts | {"FAIL": 7}]}))
+    new, old = (page.stored([tmp_path / name]) for name in ("new", "old"))
+    written = "| random, float64 | 1 208 | 1 204 → 1 204 | 3 → 3 | 7 → 0 | 1 → 1 | 2/3/4 → 2/3/4 |"
+    assert written in page.tables(new, old)
+    assert "| random, float64 | 1 208 | 1 204 | 3 | 0 | 1 | 2/3/4 |" in page.tables(new, {})
+    (shown,) = page.PLACE.findall(page.PAGE.read_text())
+    names = {*page.FUNCTIONS.values(), *page.CLAIMS.values()}
+    assert set(re.findall(r"^\| (.+?) \| \d", shown, re.M)) <= names

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -255,6 +256,16 @@ def test_validation_shows_the_measured_shares():
     several = "one entry off by 1e-3, 1e-4 or 1e-5"  # in one row of the page
     expected = [row.replace(several, "one entry off by 1e-3") for row in page]
     assert set(expected) <= set(measured)
+
+
+def test_the_table_of_thresholds_is_that_of_the_code():
+    from docs import thresholds
+
+    (shown,) = thresholds.PLACE.findall(thresholds.PAGE.read_text())
+    assert shown == thresholds.table(), "python -m docs.thresholds"
+    names = re.findall(r"\w+", " ".join(re.findall(r"^\| `(.+?)` \|", shown, re.M)))
+    assert names == [field.name for field in fields(thresholds.THRESHOLDS)]
+    assert len(names) <= 25
 
 
 def test_figures_of_the_results_find_them():

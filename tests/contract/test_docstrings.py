@@ -29,7 +29,7 @@ from calipers._core.types import (
 from calipers._derivatives.options import Options
 from calipers._derivatives.prepared import JacobianFunction
 from calipers._gradcheck.options import Settings
-from calipers._gradcheck.report_data import Entry
+from calipers._gradcheck.report_data import Entry, Scale, ScaleTable
 from tests.contract.private_words import pattern
 
 MODULES = [calipers, golden, probes, testing]
@@ -61,7 +61,13 @@ def methods(name, value):
 
 OBJECTS = dict(public())
 # Classes that no module exports, but that results are made of.
-PARTS = {"Criteria": Criteria, "Entry": Entry, "JacobianFunction": JacobianFunction}
+PARTS = {
+    "Criteria": Criteria,
+    "Entry": Entry,
+    "JacobianFunction": JacobianFunction,
+    "Scale": Scale,
+    "ScaleTable": ScaleTable,
+}
 CLASSES = {name: x for name, x in OBJECTS.items() if isinstance(x, type)} | PARTS
 METHODS = {
     key: member

@@ -782,7 +782,7 @@ def test_a_check_sends_its_work_once_for_each_look(tmp_path):
             raise_exception=False,
             workers=pool,
         )
-    assert len(path.read_text().split()) == 2
+    assert len(path.read_text().split()) == 3  # the last one asks whether wrong slopes add up
 
 
 def test_a_broken_pool_says_what_is_missing_and_keeps_the_rest(tmp_path):
@@ -1040,7 +1040,7 @@ SLOW = """
 
 
 def noted_number(x, path, seconds):
-    return noted(x, path, seconds / 40).sum()
+    return noted(x, path, seconds / 200).sum()
 
 
 def killed_in_the_middle(what, folder, calls, workers, lines):
@@ -1083,14 +1083,14 @@ def test_a_killed_jacobian_goes_on_where_it_stopped(tmp_path, workers):
 
 def test_a_killed_hessian_goes_on_where_it_stopped(tmp_path):
     folder, calls = str(tmp_path / "kept"), str(tmp_path / "calls")
-    killed_in_the_middle("hessian", folder, calls, 0, 150)
+    killed_in_the_middle("hessian", folder, calls, 0, 800)
     (tmp_path / "calls").rename(tmp_path / "first")
     done = sum(b - a for a, b in checkpoints.Checkpoint(folder).spans())
     assert 0 < done < 36
     found = calipers.hessian(noted_number, X[:8], args=(calls, 0.2), checkpoint=folder, workers=2)
     expected = calipers.hessian(lambda x: waves(x).sum(), X[:8])
     assert same(found, expected)
-    assert len(asked(calls)) < expected.nfev * (1 - 0.8 * done / 36)
+    assert len(asked(calls)) < expected.nfev - 20 * done
 
 
 RUNS = {
@@ -1179,7 +1179,9 @@ def test_checks_are_kept_and_corrected_derivatives_compared_with_them(tmp_path):
     assert run(jac=lambda x, _: waves_jacobian(x), checkpoint=tmp_path / "kept")
     assert len(asked(calls)) - total < 10
     names = sorted(str(p.relative_to(tmp_path / "kept")) for p in (tmp_path / "kept").glob("*/*"))
-    assert names == ["input-0/first-look", "input-0/second-look"]
+    points = [name for name in names if name.startswith("input-0/points-")]
+    assert len(points) == 1
+    assert names == ["input-0/first-look", *points, "input-0/second-look"]
     other = {"jac": lambda x, _: waves_jacobian(x), "checkpoint": tmp_path / "kept", "step": 1e-5}
     with pytest.raises(ValueError, match="belongs to a different step"):
         run(**other)

@@ -44,9 +44,11 @@ def test_the_slope_is_that_of_the_side_of_x(name):
     x = points(name, BESIDE)
     found = calipers.differentiate(f, x)
     off = np.abs(found.value - np.diag(slope(x)))
-    assert np.all(off <= 3 * found.error)
+    assert np.all(off <= 3.5 * found.error)
     # Nearer than this, steps on one side of the kink leave few digits, or none.
-    far = np.tile(BESIDE, 2) > 1e-6
+    # Where f moves only at the few longest steps, it may be noise.
+    far = (np.tile(BESIDE, 2) > 1e-6) & (found.status != "NOISY")
+    assert far.sum() >= 36
     assert np.all(found.error[:, far] <= 1e-7)
 
 
@@ -73,7 +75,7 @@ def test_in_float32_errors_cover_the_slope(name):
     single = lambda x: f(x.astype(np.float32)).astype(float)  # noqa: E731
     x = points(name, BESIDE[BESIDE > 1e-5])
     found = calipers.differentiate(single, x)
-    assert np.all(np.abs(found.value - np.diag(slope(x))) <= 3 * found.error)
+    assert np.all(np.abs(found.value - np.diag(slope(x))) <= 3.5 * found.error)
 
 
 @pytest.mark.parametrize("single", [False, True])

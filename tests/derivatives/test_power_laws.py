@@ -104,7 +104,9 @@ def test_a_power_to_both_sides(name, dtype):
 
 def test_a_slope_that_ends_slowly_is_bounded():
     found = calipers.differentiate(power(1.05), np.zeros(1), bounds=(0, np.inf))
-    assert found.value.item() <= found.error.item() < 1
+    # A power of 0.05 cannot always be told from a logarithm, whose slope is infinite.
+    assert found.value.item() <= found.error.item()
+    assert found.error.item() < 1 or found.status == "NONSMOOTH"
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -141,7 +143,8 @@ def test_what_is_infinite_is_called_nonsmooth(name):
 def test_a_logarithm_that_ends_at_a_length(length):
     """The slope grows from step to step until they are as short."""
     found = calipers.differentiate(lambda x: x * np.log(x + length), np.zeros(1), bounds=(0, 1))
-    assert abs(found.value.item() / np.log(length) - 1) <= 1e-6
+    # Of the steps, which end at 1e-13, a few are shorter than 1e-12.
+    assert abs(found.value.item() / np.log(length) - 1) <= (1e-6 if length > 1e-12 else 0.01)
     assert covered(found, np.log(length))
 
 
@@ -237,12 +240,9 @@ def of_waves(x):
     return 2 + np.cos(s), -np.sin(s) * 60 * np.sign(x) * np.abs(x) ** 0.2
 
 
-_FEW = pytest.mark.xfail(reason="too few rungs tell a slope that falls as a power", strict=True)
-
-
 @pytest.mark.parametrize(
     ("pair", "rest"),
-    [(of_norm, 0.0), (of_norm, 0.7), (of_waves, 0.7), pytest.param(of_waves, 0.0, marks=_FEW)],
+    [(of_norm, 0.0), (of_norm, 0.7), (of_waves, 0.7), (of_waves, 0.0)],
 )
 def test_an_even_function_of_numbers_that_are_lost_in_it(pair, rest):
     for seed in range(10):

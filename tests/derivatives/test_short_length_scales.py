@@ -8,7 +8,8 @@ import calipers
 
 pytestmark = pytest.mark.slow
 
-MISSED = pytest.mark.xfail(reason="one more is off, or vague, than may be")
+
+HIDDEN = pytest.mark.xfail(reason="f is as small as the rounding of its largest output")
 
 
 def counted(d, exact):
@@ -125,13 +126,14 @@ def test_singular_values_of_some_thousands_of_roundings():
     assert vague <= 0.15 * count
 
 
-@pytest.mark.xfail(reason="one entry of 270, and its neighbour, are off by four errors")
 def test_small_singular_values_by_rotations():
     off, _, _ = singular_values(1e-8, function=by_rotations)
     assert off == 0
 
 
-@pytest.mark.parametrize("size", [1e-4, 3e-5, 1e-5])
+@pytest.mark.parametrize(
+    "size", [1e-4, pytest.param(3e-5, marks=HIDDEN), pytest.param(1e-5, marks=HIDDEN)]
+)
 def test_small_singular_values_in_float32(size):
     """Half of them are lost in noise, or the far tail is beside x, and few do not say so."""
     off, _, count = singular_values(size, range(10, 30), np.float32)
@@ -145,7 +147,7 @@ def test_chaos_of_a_flow(steps):
     assert vague <= 3
 
 
-@pytest.mark.parametrize("steps", [20, pytest.param(30, marks=MISSED), 35, 40])
+@pytest.mark.parametrize("steps", [20, 30, 35, 40])
 def test_chaos_of_a_map(steps):
     """By 40 steps what is rounded first has grown to the size of the map."""
     off, vague, _ = chaotic_map(steps)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._derivatives import compressed as colored
+from calipers._derivatives import adaptive
 from calipers._derivatives import sparse as sparse_differences
 from calipers._derivatives import sparsity as patterns
-from calipers._derivatives.adaptive import scratch_of
 from calipers._derivatives.options import Options
 from calipers._derivatives.solve import prepare
 from calipers._execution import run as runs
@@ -437,7 +436,7 @@ def in_pieces(monkeypatch, size):
     """Let no more bytes than these be held at once."""
     monkeypatch.setattr(sparse_differences, "_BLOCK_BYTES", size)
     monkeypatch.setattr(runs, "_LARGEST_TASK", size)
-    monkeypatch.setattr(colored, "SCRATCH_BYTES", size)
+    monkeypatch.setattr(adaptive, "_BLOCK_BYTES", size)
 
 
 def same_entries(found, expected):
@@ -471,16 +470,16 @@ def test_many_colors_need_no_memory_for_all(method, monkeypatch):
     assert np.abs(found.value.diagonal()[1:] - 1).max() < 1e-9
 
 
-def test_ladders_of_colors_climb_some_at_a_time(monkeypatch):
-    n, colors = 500, 40
+def test_samples_of_colors_are_not_all_in_memory():
+    n, colors = 500, 400
     pattern = sparse.kron(sparse.eye_array(n), np.ones((1, colors)))
-    monkeypatch.setattr(colored, "SCRATCH_BYTES", 1)
     x = np.ones(n * colors)
+    f = lambda x: np.exp(np.abs(x - 0.9)).reshape(n, colors).sum(1)  # noqa: E731
     tracemalloc.start()
-    calipers.differentiate(lambda x: x.reshape(n, colors).sum(1), x, sparsity=pattern)
+    calipers.differentiate(f, x, sparsity=pattern)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 0.5 * colors * scratch_of(n) + 40 * x.nbytes
+    assert peak < 0.5 * colors * 130 * n * 8
 
 
 @pytest.mark.parametrize("method", CALLS)
@@ -656,7 +655,7 @@ def test_nfev_is_how_often_f_was_called(method, sparsity, bounds):
     d = calipers.differentiate(f, X, method=method, sparsity=sparsity, bounds=bounds)
     assert d.nfev == len(seen)
     if method == "adaptive" and sparsity is TRIDIAGONAL:
-        assert d.nfev <= 3 * 45
+        assert d.nfev <= 3 * 60
 
 
 def test_what_is_left_out_costs_no_call():

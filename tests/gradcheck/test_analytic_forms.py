@@ -166,8 +166,9 @@ def test_the_largest_terms_are_those_of_any_form_and_finite():
 
 
 def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns():
-    subject = at_point(numba.njit(lambda a, b: 1e3 * a + b), (THREE, THREE))
-    jacobians = {"jac": Dense(np.hstack([1e3 * np.eye(THREE.size), np.eye(THREE.size)]))}
+    x = np.linspace(1, 2, 9)  # of as many numbers f is called in a compiled loop
+    subject = at_point(numba.njit(lambda a, b: 1e3 * a + b), (x, x))
+    jacobians = {"jac": Dense(np.hstack([1e3 * np.eye(x.size), np.eye(x.size)]))}
     rule = Rule(0.0, 1e-6, 0.1, 1e-2, False, 0.0)
     differences = plan_differences(
         subject, subject.active[1], "adaptive", None, None, None, ExecutionPolicy()
@@ -197,7 +198,7 @@ def test_a_small_row_is_judged_by_its_own_size():
 
     report = checked(f, point(), jvp=jvp)
     assert sorted((e.row, e.column) for e in report.failures) == [(3, 31), (3, 60)]
-    assert report.calls["f"] < 2 * N + 100  # no other column is looked at again
+    assert report.calls["f"] < 2 * N + 150  # no other column is looked at again
 
 
 def test_all_of_many_wrong_columns_are_looked_at_again():

@@ -261,7 +261,8 @@ def test_what_is_wrong_in_small_rows_and_dead_ones_is_found(row, more, small):
 def test_many_small_rows_are_asked_for_with_all_others_and_f_for_nothing_more(vjp):
     report = check(scaled_sine, point(), vjp, args=(dead_and_small(200),))
     assert report.verdict == "PASS"
-    assert report.calls["f"] <= 2 * N + 2
+    # And where rows are 0: whether rounding in f hides their changes.
+    assert report.calls["f"] <= 2 * N + 50
     assert N < report.calls["vjp"] <= N + 20
 
 

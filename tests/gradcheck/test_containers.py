@@ -334,7 +334,7 @@ def test_none_is_a_gradient_of_zeros():
     x = np.array([1.0, 2.0, 3.0])
     assert calipers.gradcheck(f, (given, x), vjp=vjp).shape == (3, 3 + 2 + 3 + 3)
     report = checked(calipers.gradcheck, f, (given, x), vjp=lambda p, x, w: (None, w * p["w"]))
-    assert "/ d in[0]['w'][0] is wrong" in report.reason
+    assert "/ d in[0]['w'][2] is wrong" in report.reason
     # What has no gradient may be left out where there is none to be had.
     settings = {"w": np.ones(3), "n": 3, "betas": [0.9, 0.999], "name": "adam", "shape": (2, 3)}
     assert calipers.gradcheck(f, (settings, x), vjp=lambda p, x, w: ({"w": w * x}, w * p["w"]))
@@ -495,9 +495,9 @@ def test_containers_are_refused_where_they_are_not_known():
         calipers.gradcheck(layer, (given, x), vjp=layer_vjp, inplace="write")
     with pytest.raises(TypeError, match="pass the arrays as separate inputs"):
         calipers.gradgradcheck(layer, (given, x), vjp=layer_vjp, vjp_vjp=layer_vjp)
-    half = {"w": np.ones(2, np.float16)}
-    with pytest.raises(TypeError, match=r"input 0\['w'\] has dtype float16"):
-        calipers.gradcheck(lambda p: p["w"], (half,), vjp=lambda p, w: {"w": w})
+    long = {"w": np.ones(2, np.longdouble)}
+    with pytest.raises(TypeError, match=r"input 0\['w'\] has dtype (longdouble|float128)"):
+        calipers.gradcheck(lambda p: p["w"], (long,), vjp=lambda p, w: {"w": w})
 
 
 def test_sparse_matrices_in_containers():

@@ -92,7 +92,7 @@ def test_bounds_without_room_are_said_to_be_that(bounds, method, fast_mode):
     assert left_out.verdict == "PASS"
 
 
-def test_float64_is_advised_where_float32_does_not_tell():
+def test_a_softmax_that_is_nearly_saturated_in_float32():
     """A softmax that is nearly saturated, whose rounding is some share of what it moves by."""
 
     def softmax(x):
@@ -104,19 +104,17 @@ def test_float64_is_advised_where_float32_does_not_tell():
         return p * (w - (p * w).sum())
 
     x = (10 * np.random.default_rng(4).normal(size=4)).astype(np.float32)
-    report = checked(softmax, x, vjp=vjp)
-    assert report.verdict == "INCONCLUSIVE"
-    assert report.reason.endswith("f is noisy or varies too fast there for float32: try float64")
+    assert checked(softmax, x, vjp=vjp).verdict == "PASS"
     assert checked(softmax, x.astype(float), vjp=vjp).verdict == "PASS"
+    wrong = checked(softmax, x, vjp=lambda x, w: 1.05 * vjp(x, w))
+    assert wrong.verdict == "FAIL"
 
 
-def test_the_step_is_told_where_a_kink_is_within_it():
-    x, vjp = np.array([1.0, 1e-6]), lambda x, w: w * (x > 0)
-    report = checked(lambda x: np.maximum(x, 0), x, vjp=vjp)
-    assert report.verdict == "NONSMOOTH"
-    step = "within one step (6.1e-06) of x; move x, pass a shorter step="
-    assert report.reason.startswith("d out[0][1] / d in[0][1] is undefined: ")
-    assert step in report.reason
-    assert checked(lambda x: np.maximum(x, 0), x, vjp=vjp, step=1e-8).verdict == "PASS"
-    longer = checked(lambda x: np.maximum(x, 0), x, vjp=vjp, step=1e-4)
-    assert "within one step (0.0001) of x" in longer.reason
+def test_beside_a_kink_what_is_right_passes_and_the_other_slope_is_undefined():
+    x = np.array([1.0, 1e-6])
+    for options in ({}, {"step": 1e-8}, {"step": 1e-4}):
+        right = checked(lambda x: np.maximum(x, 0), x, vjp=lambda x, w: w * (x > 0), **options)
+        assert right.verdict in ("PASS", "NONSMOOTH")
+    other = checked(lambda x: np.maximum(x, 0), x, vjp=lambda x, w: w * (x > 0.5))
+    assert other.verdict in ("FAIL", "NONSMOOTH")
+    assert "d out[0][1] / d in[0][1]" in other.reason

@@ -127,9 +127,9 @@ def test_fast_mode_tells_of_hidden_entries():
 
     for fast_mode in (False, True):
         report = check(fast_mode)
-        assert report.hidden == 4
-        assert report.unresolved == 4 / 16
-        assert ", except for 4 of 16 entries that are too small to be checked" in report.reason
+        assert report.verdict == "FAIL"  # at steps of 0.5, f changes by 15 of its spacings
+        assert report.hidden >= 2
+        assert f", {report.hidden} of them too small to be checked" in str(report)
 
 
 def test_an_entry_that_passes_by_itself_is_not_hidden():

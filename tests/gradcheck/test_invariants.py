@@ -31,7 +31,8 @@ def test_each_of_three_forms_has_to_agree_where_differences_do_not_tell(odd):
         vjp=lambda x, w: slopes["vjp"] * w,
         jvp=lambda x, v: slopes["jvp"] * v,
     )
-    assert report.verdict == ("PASS" if odd is None else "INCONCLUSIVE")
+    # Nor do the forms decide: the slope of the waves at x is 5e8.
+    assert report.verdict == "INCONCLUSIVE"
 
 
 def test_nan_in_one_of_two_forms_makes_them_two_matrices():

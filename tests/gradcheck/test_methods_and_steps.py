@@ -85,7 +85,7 @@ def test_methods_go_with_other_options(method, options):
     )
     assert report.verdict == "FAIL"
     if options == {"fast_mode": True}:
-        assert report.calls["f"] < 250
+        assert report.calls["f"] < 500
     assert report.worst.analytic == pytest.approx(report.worst.numerical + 1e-4, abs=1e-6)
 
 
@@ -137,7 +137,7 @@ def test_complex_steps_in_fast_mode():
         np.sin, x, jvp=lambda x, v: wrong * v, raise_exception=False, **options
     )
     assert {e.input_index for e in report.failures} == {(17,)}
-    assert report.calls["f"] < 130  # a difference comes with each three complex steps
+    assert report.calls["f"] < 250  # a difference comes with each three complex steps
 
 
 def test_complex_steps_by_an_input_that_f_does_not_depend_on():
@@ -189,7 +189,7 @@ def test_complex_steps_see_what_differences_lose():
         return sines(x) * (1 + 3e-6)
 
     options = {"jac": slightly_wrong, "raise_exception": False}
-    assert calipers.gradcheck(f, X, **options).verdict != "FAIL"
+    assert calipers.gradcheck(f, X, **options).verdict != "PASS"
     assert calipers.gradcheck(f, X, method="cs", **options).verdict == "FAIL"
     assert calipers.gradcheck(f, X, method="cs", jac=sines)
 
@@ -303,3 +303,61 @@ def test_a_slope_that_rounding_of_terms_hides_at_a_root_is_not_told(method, off,
         lambda x: x[:1] - 1, np.ones(2), jac=lambda x: claimed, method=method, raise_exception=False
     )
     assert report.verdict == verdict
+
+
+def in_single(x):
+    return np.exp(x.astype(np.float32)).astype(float)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "2-point"},
+        {"method": "3-point", "step": 1e-9},
+        {"method": "2-point", "scale": 0.5},
+        {"step": 1e-9},
+    ],
+)
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_steps_that_are_lost_in_the_noise_of_f_accuse_nobody(options, fast_mode):
+    """No step of these moves a function that computes in float32."""
+    options = {**options, "fast_mode": fast_mode, "raise_exception": False}
+    report = calipers.gradcheck(in_single, X, jac=lambda x: np.diag(np.exp(x)), **options)
+    assert report.verdict == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "3-point"}, {"method": "5-point"}])
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_what_would_show_above_the_noise_is_wrong(options, fast_mode):
+    options = {**options, "fast_mode": fast_mode, "raise_exception": False}
+    wrong = lambda x: 1.5 * np.diag(np.exp(x))  # noqa: E731
+    assert calipers.gradcheck(in_single, X, jac=wrong, **options).verdict == "FAIL"
+    constant = lambda x: np.ones(3) + 0 * x  # noqa: E731
+    assert calipers.gradcheck(constant, X, jac=lambda x: np.eye(3), **options).verdict == "FAIL"
+
+
+@pytest.mark.parametrize("method", ["adaptive", "2-point", "3-point", "5-point"])
+def test_steps_that_f_rounds_away_accuse_nobody(method):
+    def rounded(x):
+        return np.sin(x.astype(np.float16).astype(float))
+
+    options = {"method": method, "step": 1e-6, "raise_exception": False}
+    report = calipers.gradcheck(rounded, X, jac=sines, **options)
+    assert report.verdict == "INCONCLUSIVE"
+    assert "f does not change within the steps that were passed" in report.reason
+    assert "step=" not in str(report).split("next:")[1]
+
+
+@pytest.mark.parametrize("offset", [1e8, 1e14])
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_of_a_constant_rounding_may_hide_small_slopes(offset, fast_mode):
+    options = {"jac": lambda x: 1e-9 * sines(x), "raise_exception": False, "fast_mode": fast_mode}
+    report = calipers.gradcheck(lambda x: (offset + 1e-9 * np.sin(x)) - offset, X, **options)
+    assert report.verdict in ("PASS", "INCONCLUSIVE")
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point"])
+def test_the_noise_of_f_is_measured_within_bounds(method):
+    options = {"method": method, "bounds": (0.5, 3.0), "raise_exception": False}
+    report = calipers.gradcheck(np.sin, X, jac=lambda x: 1.0001 * sines(x), **options)
+    assert report.verdict == "FAIL"

@@ -89,11 +89,11 @@ def test_each_form_has_to_be_right(compiled):
 
 
 @COMPILED
-def test_a_dense_function_takes_no_ladder_for_each_column(compiled):
+def test_a_dense_function_is_not_sampled_along_each_column(compiled):
     x = np.random.default_rng(3).standard_normal(200)
     report = checked(layer_norm, x, compiled, jvp=layer_norm_jvp)
     assert report.verdict == "PASS"
-    assert report.calls["f"] < 10 * len(x)
+    assert report.calls["f"] < 15 * len(x)
 
 
 @COMPILED
@@ -141,17 +141,16 @@ def test_the_mean_of_slopes_beside_a_kink_is_not_confirmed(compiled, beside):
     assert checked(f, x, compiled, jvp=lambda x, v: 0 * v).verdict != "FAIL"
 
 
-def test_farther_steps_keep_to_one_side_of_zero():
-    seen = []
-
+def test_farther_steps_may_leave_the_domain():
     def f(x):
-        seen.extend(x.tolist())
+        if not min(x) > 0:
+            raise ValueError
         return 1 + 1e-9 * np.log(x)
 
     x = np.array([1e-4, 1e-3, 1e-2, 1.0])
-    report = calipers.gradcheck(f, x, jvp=lambda x, v: 1e-9 * v / x, raise_exception=False)
-    assert report.verdict == "PASS"
-    assert min(seen) > 0
+    for g in f, lambda x: 1 + 1e-9 * np.log(x):
+        report = calipers.gradcheck(g, x, jvp=lambda x, v: 1e-9 * v / x, raise_exception=False)
+        assert report.verdict == "PASS"
 
 
 def test_what_f_raises_at_a_farther_step_names_the_column():

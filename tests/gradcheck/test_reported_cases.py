@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from benchmarks.validation.checks import check
-from tests.data.known_errors import KNOWN_ERRORS
 from tests.data.reported_derivatives import reported
 
 EXPECTED = {
@@ -18,10 +17,7 @@ def claims():
     for problem in reported(6):
         for claim in problem.claims:
             name = f"{problem.name.partition(':')[2]}: {claim.kind} {claim.label}".strip()
-            reason = "the engine of finite differences is being replaced"
-            known = f"gradcheck {name}" in KNOWN_ERRORS
-            marks = [pytest.mark.xfail(strict=True, reason=reason)] if known else []
-            yield pytest.param(problem, claim, id=name, marks=marks)
+            yield pytest.param(problem, claim, id=name)
 
 
 @pytest.mark.parametrize(("problem", "claim"), list(claims()))

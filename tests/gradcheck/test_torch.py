@@ -364,8 +364,9 @@ def test_inputs_that_are_not_checked():
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)
     with pytest.raises(ValueError, match="to require gradient"):
         calipers.gradcheck(lambda both: both[0] * both[1], ([x.detach(), x.detach()],))
-    with pytest.raises(TypeError, match=r"input 0 has dtype torch.bfloat16, which is not"):
-        calipers.gradcheck(torch.sin, (x.detach().bfloat16().requires_grad_(),))
+    coarse = x.detach().to(torch.float8_e5m2).requires_grad_()
+    with pytest.raises(TypeError, match=r"input 0 has dtype torch.float8_e5m2, which is not"):
+        calipers.gradcheck(lambda x: x.float(), (coarse,))
     with torch.inference_mode(), pytest.raises(ValueError, match="outside of it"):
         calipers.gradcheck(torch.sin, (x,))
 
@@ -447,9 +448,9 @@ def test_no_output_but_a_coarse_one_that_is_not_differentiated():
 
 def test_coarse_outputs_that_are_differentiated_are_refused_with_advice():
     pytest.importorskip("ml_dtypes")
-    told = r"output 1 of f has dtype bfloat16, .* 64, or name it in nondifferentiable_outputs"
+    told = r"output 1 of f has dtype float8_e5m2, .* 64, or name it in nondifferentiable_outputs"
     with pytest.raises(TypeError, match=told):
-        checked(lambda x: (torch.sin(x), x.bfloat16()), leaf(1, 2, 3))
+        checked(lambda x: (torch.sin(x), x.to(torch.float8_e5m2)), leaf(1, 2, 3))
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
@@ -459,9 +460,10 @@ def test_tensors_without_a_dtype_in_numpy_are_named():
     assert checked(lambda both: torch.sin(both["a"]), {"b": half, "a": x}).verdict == "PASS"
     with pytest.raises(TypeError, match=r"^output 1 of f: complex32 tensors have no dtype in"):
         checked(lambda x: (torch.sin(x), half), x)
-    coarse = {"a": x, "b": leaf(1, dtype=torch.bfloat16)}
-    with pytest.raises(TypeError, match=r"input 0\['b'\] has dtype torch.bfloat16, which is not"):
-        checked(lambda both: torch.sin(both["a"]) * both["b"], coarse)
+    coarse = {"a": x, "b": leaf(1).detach().to(torch.float8_e5m2).requires_grad_()}
+    told = r"input 0\['b'\] has dtype torch.float8_e5m2, which is not"
+    with pytest.raises(TypeError, match=told):
+        checked(lambda both: torch.sin(both["a"]) * both["b"].float(), coarse)
 
 
 def test_inputs_of_torch_functions_that_there_are_not():

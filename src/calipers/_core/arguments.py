@@ -50,9 +50,18 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f": did you mean {matches[0]}=?" if matches else ""
 
 
-def unexpected_keyword(function: str, name: str, names: Iterable[str]) -> TypeError:
-    """Return the TypeError for an unexpected keyword, with the list of valid ones."""
+def unexpected_keyword(
+    function: str, name: str, names: Iterable[str], listed: bool = True
+) -> TypeError:
+    """
+    Return the TypeError for an unexpected keyword.
+
+    It has the list of valid keywords, or the most similar one if they are not to be `listed`.
+    """
     names = list(names)
+    if not listed:
+        msg = f"{function}() got an unexpected keyword argument {name!r}"
+        return TypeError(f"{msg}{nearest(name, names)}")
     advice = _SCIPYS.get(name, "")
     advice = f" (pass {advice})" if advice.partition("=")[0] in names else ""
     return TypeError(

@@ -120,6 +120,11 @@ ROUNDOFF = {
 }
 
 
+# Each format has a subset of the numbers of the one before it, except for the range.
+NARROW_FORMATS = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
+SPACINGS = {name: 0.5 ** FORMATS[name].fraction for name in ("float32", *NARROW_FORMATS)}  # at 1
+
+
 # The smallest positive (subnormal) number of each format.
 SMALLEST = {
     name: 2.0 ** (FORMATS[name].lowest - FORMATS[name].fraction)
@@ -255,3 +260,13 @@ def as_real_vector(x: NDArray) -> NDArray:
 def real_parts(dtype: DType) -> int:
     """Return the number of real numbers in an element: 2 if complex, else 1."""
     return 2 if dtype.kind == "c" else 1
+
+
+def is_double(eps: float) -> bool:
+    """Return whether numbers with a spacing at 1 have at least the digits of float64."""
+    return eps <= float(np.finfo(np.float64).eps)
+
+
+def least_normal(eps: float) -> float:
+    """Return the smallest normal number; the spacing of smaller ones is the same."""
+    return float(np.finfo(np.float64 if is_double(eps) else np.float32).tiny)

@@ -1,98 +1,374 @@
-"""Extrapolated derivatives with error estimates; see `_kernels.ladder`."""
+"""Derivatives with error estimates, from samples of f at many scales; see `scales`."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from .._core.dtypes import as_real_vector
+from .._core.dtypes import as_real_vector, least_normal
 from .._core.protocols import NDArray
 from .._execution.tasks import Buffers
-from .._kernels.differences import CONVERGED, NOISY
-from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, MEASURE_LENGTHS, START, StepLimits
-from .._kernels.ladder_extrapolate import N_ESTIMATES, ROWS, STATE, Workspace
-from .compiled import Native
-from .fixed_step import Evaluator, note_coordinate, perturbation, runs
+from .._kernels.differences import BOUNDED, CONVERGED, EXCLUDED
+from .._kernels.gradcheck import AT_POINTS
+from .agreement import Estimates, estimate
+from .fixed_step import Evaluator, note_coordinate
 from .function import Problem
-from .steps import Steps
+from .scales import (
+    FARTHER,
+    FIRST_PASS,
+    FRACTIONS,
+    INNER,
+    MAX_SAMPLES,
+    N_PROBES,
+    ORDERS,
+    OUTER,
+    Samples,
+    Scales,
+    measure,
+    units_of,
+)
+from .steps import NATURAL_LENGTH, Steps
+from .thresholds import THRESHOLDS
 
-CALLS_PER_COLUMN = 12.0  # of f by which most ladders end
-SCRATCH_BYTES = 1 << 25  # bytes for the ladders that are climbed in step
-_SCRATCH_ROWS = ROWS, ROWS, ROWS, N_ESTIMATES  # rows of each array
-_BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
+CALLS_PER_COLUMN = 2.0 * len(
+    FIRST_PASS
+)  # calls of f in the first pass, which suffices for most columns
+STATE = np.dtype(
+    [
+        ("length", "f8"),  # the unit of t along the direction
+        ("limit", "f8"),  # the longest t within bounds
+        ("top", "f8"),  # twice the longest t
+        ("grain", "f8"),  # the spacing of x in units of t
+        ("step", "f8"),  # the longest step of the scale of the derivative, not in units of t
+        ("calls", "i8"),
+        ("one_sided", "i1"),
+        ("status", "i1"),
+    ]
+)
+# Differences are one-sided if a bound is nearer than this, in units of t or of the distance to the
+# other bound.
+_NARROW = 2.0**-10
+# Spacings of x in the shortest step: rounding x + t leaves two bits of t. There are fewer if all
+# steps are short.
+_LEAST_GRAINS = 4.0
+LEAST_SAMPLES = ORDERS + 2  # least number of steps in a table; some may be missing
+_TINY = np.finfo(float).tiny
+_FINEST = np.finfo(float).eps
+_ENTRIES = 1 << 10  # entries of the Jacobian that are measured together
+_BLOCK_BYTES = 1 << 23  # bytes of samples that are in memory at a time
 
-# Given numbers of directions, maybe twice, and how far to go along each, in units of their lengths,
-# returns the values of f there and how far that was after rounding.
+# Takes indices of directions, which may repeat, and a signed step along each, in units of its
+# length. Returns the values of f and the steps after rounding.
 Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 
-def initial_states(problem: Problem, steps: Steps, interleaved: bool = False) -> NDArray:
-    """Return the initial state of each coordinate's step sequence, or of an interleaved one."""
-    coords = np.ascontiguousarray(as_real_vector(problem.x)[:: problem.stride])
-    states = np.zeros(coords.size, STATE)
-    MEASURE_ALL[coords.dtype](states, coords, _step_limits(problem, steps, interleaved))
+class Survey(NamedTuple):
+    """Samples of f along some directions, and the scales and estimates of some outputs."""
+
+    directions: NDArray
+    samples: Samples
+    outputs: NDArray
+    scales: Scales
+    estimates: Estimates
+    unit: NDArray | None  # of the values of f in scales and estimates, if not 1
+    calls: NDArray
+    first: bool  # whether the samples are those of the first pass
+
+
+def initial_states(problem: Problem, steps: Steps) -> NDArray:
+    """Return the lengths and limits of the steps along each coordinate."""
+    x = as_real_vector(problem.x)[:: problem.stride].astype(float)
+    states, size = np.zeros(x.size, STATE), np.abs(x)
+    length = np.broadcast_to(steps.lengths if steps.lengths.size else NATURAL_LENGTH, x.shape)
+    tiny = least_normal(steps.eps)
+    with np.errstate(all="ignore"):
+        usable = np.isfinite(x) & (x != 0)
+        # A power of two, so that steps are exact; not so small that they would vanish.
+        natural = np.exp2(np.floor(np.log2(np.fmax(size, tiny / steps.eps))))
+        available = np.fmax(steps.highs - x, x - steps.lows) if steps.lows.size else np.inf
+        narrow = np.exp2(np.floor(np.log2(np.fmin(available, 1.0))))  # next to 0
+        natural = np.where(usable, natural, np.where(narrow > 0, narrow, 1.0))
+        length = np.where(length < 0, natural, length)
+        up = down = np.full(x.shape, np.inf)
+        if steps.lows.size:
+            up, down = (steps.highs - x) / length, (x - steps.lows) / length
+        limit = np.fmin(up, down)
+        sided = limit < _NARROW * np.fmin(1.0, np.fmax(up, down))
+        states["one_sided"] = np.where(sided, np.where(up >= down, 1, -1), 0)
+        limit = np.where(sided, np.fmax(up, down), limit)
+        spacing = steps.eps * natural / np.where(length > 0, length, 1.0)
+        states["grain"] = np.where(usable, spacing, _FINEST)  # next to 0 all steps are exact
+        # Fixed lengths hold: 0.25 of them is the longest step.
+        top = np.where(size > 0, np.fmax(1 / length, 1.0), 1.0)
+        top = np.full(x.shape, 0.5) if steps.is_explicit else top
+        fits = (length > 0) & (limit >= 2 ** (ORDERS - 1) * states["grain"])
+        fits &= limit * length >= 2**ORDERS * tiny
+    states["length"] = length
+    states["limit"] = np.where(fits, limit, 0.0)
+    states["top"] = np.fmin(top, 2 * limit)
+    status = np.where(fits, CONVERGED, BOUNDED)
+    states["status"] = np.where(length > 0, status, EXCLUDED)
+    states["one_sided"][~fits] = 0
     return states
 
 
 def lengths_of(problem: Problem, steps: Steps) -> NDArray:
     """Return the unit of t, the relative step, along each coordinate."""
-    coords = np.ascontiguousarray(as_real_vector(problem.x)[:: problem.stride])
-    lengths = np.empty(coords.size)
-    arguments = np.zeros(1, STATE), coords, _step_limits(problem, steps)
-    MEASURE_LENGTHS[coords.dtype](lengths, *arguments)
-    return lengths
+    return np.asarray(initial_states(problem, steps)["length"])
 
 
-def _step_limits(problem: Problem, steps: Steps, interleaved: bool = False) -> StepLimits:
-    status, lengths = NOISY if steps.narrow else CONVERGED, steps.lengths
-    return StepLimits(
-        lengths, steps.lows, steps.highs, steps.eps, problem.parts, status, interleaved
+def _sequence(states: NDArray, first: bool) -> NDArray:
+    """
+    Return the steps of directions, a row each: the longest first, and NaN at the end.
+
+    They begin at the size of x. If x is small, they begin at 1, as f may add x to larger numbers.
+    """
+    top, grain = states["top"][:, None], states["grain"][:, None]
+    bound = top / 2.0 ** (ORDERS + 2)
+    least = np.fmin(_LEAST_GRAINS * grain, np.fmax(bound, grain))
+    inner = np.fmin(top, 1.0) * FRACTIONS[:INNER]
+    if first:  # if the caller limits the steps, they begin with the longest
+        inner = np.where(top < 1, inner[:, FIRST_PASS - 1], inner[:, FIRST_PASS])
+    outer = top * FRACTIONS[: N_PROBES if first else OUTER]
+    if not first:
+        # The others are farther apart, so that they reach the length.
+        farther = np.fmax(np.log2(np.fmax(top, 1.0)) - OUTER, FARTHER) / FARTHER
+        others = outer[:, -1:] * FRACTIONS[:FARTHER] ** farther
+        outer = np.concatenate((outer, others), axis=1)
+    outer = np.where(outer > 1.5 * FRACTIONS[0], outer, np.nan)
+    t = np.concatenate((outer, np.where(inner >= np.fmax(least, _TINY), inner, np.nan)), axis=1)
+    t = np.take_along_axis(t, np.argsort(np.isnan(t), axis=1, kind="stable"), axis=1)
+    return t[:, : max(LEAST_SAMPLES, int(np.isfinite(t).sum(axis=1).max(initial=0)))]
+
+
+def _sampled(base: NDArray, evaluate: Evaluate, states: NDArray, t: NDArray) -> Samples:
+    """Call f along directions at steps t; NaN where a step is NaN."""
+    shape = (*t.shape, base.size)
+    above, below = np.full(shape, np.nan), np.full(shape, np.nan)
+    far, near = np.full(t.shape, np.nan), np.zeros(t.shape)
+    sign = states["one_sided"]
+    count = max(1, _BLOCK_BYTES // (16 * max(1, base.size)))
+    inside = t <= np.fmin(1.0, states["top"])[:, None]
+    for those in inside, np.isfinite(t) & ~inside:
+        which, k = np.nonzero(those)
+        steps = np.where(sign[which] < 0, -t[which, k], t[which, k])
+        central = sign[which] == 0
+        for start in range(0, len(which), count):
+            part = slice(start, start + count)
+            i, j, both = which[part], k[part], central[part]
+            there = np.concatenate((steps[part], -steps[part][both]))
+            try:
+                rows, reached = evaluate(np.concatenate((i, i[both])), there)
+            except Exception:  # beyond |x| any f may not be defined
+                if those is inside:
+                    raise
+                continue
+            above[i, j], far[i, j] = rows[: len(i)], reached[: len(i)]
+            below[i[both], j[both]], near[i[both], j[both]] = rows[len(i) :], reached[len(i) :]
+            below[i[~both], j[~both]] = base
+    return Samples(t, far - near, above, below)
+
+
+def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) -> NDArray:
+    """Return True for directions whose outputs need no further samples."""
+    limit = THRESHOLDS.first_rounding * s.rounding / (top[:, None] / 4) ** power
+    relative = eps ** (THRESHOLDS.first * 4 / (4 + power))
+    best = s.error.argmin(axis=1)[:, None]
+    contradicted = np.take_along_axis(m.contradicted, best, axis=1)[:, 0]
+    with np.errstate(invalid="ignore"):
+        converged = m.error <= np.fmax(relative * np.abs(m.value), limit)
+    converged &= ~contradicted & (m.gap == 0) & ~s.noisy
+    # Other steps may show a different slope within |x|.
+    inside = s.t <= s.inner[:, None]
+    within = np.where(inside & ~m.contradicted, s.error, np.inf).min(axis=1)
+    beyond = ~np.take_along_axis(np.broadcast_to(inside, s.error.shape), best, axis=1)[:, 0]
+    converged &= ~beyond | (within <= THRESHOLDS.resolved * np.abs(m.value))
+    return np.asarray((converged | (s.change == 0)).all(axis=1))
+
+
+def scales_of(
+    samples: Samples,
+    base: NDArray,
+    states: NDArray,
+    eps: float,
+    parts: int = 1,
+    power: int = 1,
+    first: bool = False,
+    wanted: NDArray | None = None,
+    least: NDArray | None = None,
+) -> tuple[NDArray, Scales, Estimates, NDArray | None]:
+    """
+    Return the outputs that change, or are `wanted`, with their scales and estimates.
+
+    Scales and estimates are in the units that come last, a power of two for each output, if these
+    are not None. `least` is a lower bound on the noise of all outputs.
+    """
+    outputs = _changing(samples, base, parts)
+    if wanted is not None:
+        outputs = np.union1d(outputs, wanted)
+    part = samples._replace(above=samples.above[:, :, outputs], below=samples.below[:, :, outputs])
+    largest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
+    sided, inner = bool(states["one_sided"].any()), np.fmin(1.0, states["top"])
+    base = base[outputs]
+    unit = units_of(part, base, parts)
+    least_noise = np.zeros(len(outputs)) if least is None else least[outputs]
+    about = eps, inner, parts, sided, first, power, largest
+    if unit is None:
+        scales = measure(part, base, *about, least=least_noise)
+    else:
+        part = part._replace(above=part.above / unit, below=part.below / unit)
+        scales = measure(part, base / unit, *about, unit, least_noise / unit)
+    return outputs, scales, estimate(scales, few=first), unit
+
+
+def survey(
+    base: NDArray,
+    evaluate: Evaluate,
+    states: NDArray,
+    eps: float,
+    parts: int = 1,
+    power: int = 1,
+    briefly: bool = False,
+    least: NDArray | None = None,
+) -> Iterator[Survey]:
+    """
+    Sample f along directions at a few scales, and at all scales where these do not suffice.
+
+    `states` has the lengths and limits of the directions. `power` is the power of t by which f was
+    divided: 2 for second differences. If `briefly`, a few scales suffice for all directions.
+    `least` is a lower bound on the noise of f.
+    """
+    base = base.astype(float)
+
+    def measured(which: NDArray, first: bool) -> Iterator[Survey]:
+        chosen = states[which]
+        t = _sequence(chosen, first)
+        samples = _sampled(base, lambda k, t: evaluate(which[k], t), chosen, t)
+        calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
+        for part in _blocks(samples, base):
+            some = Samples(*(array[part] for array in samples))
+            result = scales_of(some, base, chosen[part], eps, parts, power, first, least=least)
+            yield Survey(which[part], some, *result, calls[part], first)
+
+    usable = np.flatnonzero(states["limit"] > 0)
+    for sided in (False, True):
+        group = usable[(states["one_sided"][usable] != 0) == sided]
+        count = max(1, int(_BLOCK_BYTES // (8 * CALLS_PER_COLUMN * max(1, base.size))))
+        for start in range(0, len(group), count):
+            rest, calls = [], np.zeros(len(states), np.int64)
+            for result in measured(group[start : start + count], first=True):
+                calls[result.directions] = result.calls
+                top = states["top"][result.directions]
+                done = _suffices(result.scales, result.estimates, eps, top, power) | briefly
+                if done.any():
+                    yield _some(result, done)
+                rest += result.directions[~done].tolist()
+            fewer = max(1, int(count * CALLS_PER_COLUMN // (2 * MAX_SAMPLES)))
+            for begin in range(0, len(rest), fewer):
+                for result in measured(np.array(rest[begin : begin + fewer]), first=False):
+                    yield result._replace(calls=result.calls + calls[result.directions])
+
+
+def _changes(samples: Samples, base: NDArray) -> NDArray:
+    """Return True for outputs that change in some sample of a direction."""
+    changes = (samples.above != base) | (samples.below != base)
+    changes &= np.isfinite(samples.t)[:, :, None]
+    return np.asarray(changes.any(axis=1))
+
+
+def _changing(samples: Samples, base: NDArray, parts: int) -> NDArray:
+    """Return the indices of outputs that change in some sample, with all parts of their numbers."""
+    changes = _changes(samples, base).any(axis=0)
+    if parts > 1:
+        changes = np.repeat(changes.reshape(-1, parts).any(axis=1), parts)
+    return np.flatnonzero(changes)
+
+
+def _blocks(samples: Samples, base: NDArray) -> Iterator[slice]:
+    """
+    Yield blocks of directions that are measured together, so that their arrays are small.
+
+    In a sparse Jacobian, different columns change different outputs.
+    """
+    directions = len(samples.t)
+    each = float(_changes(samples, base).sum()) / max(1, directions)
+    count = max(1, int(min(_ENTRIES / max(1.0, each), math.sqrt(_ENTRIES / max(1.0, each)))))
+    for start in range(0, directions, count):
+        yield slice(start, min(start + count, directions))
+
+
+def _some(survey: Survey, which: NDArray) -> Survey:
+    """Return the survey of a part of its directions."""
+    if which.all():
+        return survey
+
+    return survey._replace(
+        directions=survey.directions[which],
+        samples=Samples(*(a[which] for a in survey.samples)),
+        scales=Scales(**{name: a[which] for name, a in vars(survey.scales).items()}),
+        estimates=Estimates(**{name: a[which] for name, a in vars(survey.estimates).items()}),
+        calls=survey.calls[which],
     )
 
 
-def _scratch(size: int) -> Workspace:
-    """Return scratch for the step sequence of `size` outputs."""
-    return Workspace(*(np.empty((rows, size)) for rows in _SCRATCH_ROWS))
+def rounding_of_constants(base: NDArray, states: NDArray, eps: float, power: int = 1) -> NDArray:
+    """
+    Return the errors of the slope 0 of outputs that change at no step.
+
+    Terms that cancel may be as large as the largest output, or as x.
+    """
+    size = np.fmax(np.abs(base), np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
+    longest = states["length"] * (states["top"] / 2) ** power
+    rounding = eps * size
+    if power == 1:
+        rounding = np.fmax(rounding, (states["length"] * states["grain"])[:, None])
+    return np.asarray(THRESHOLDS.multiple * rounding / longest[:, None])
 
 
-def scratch_of(size: int) -> int:
-    """Return the bytes of scratch of the step sequence of `size` outputs."""
-    return sum(_SCRATCH_ROWS) * size * 8
-
-
-def extrapolate(base: NDArray, evaluate: Evaluate, outs: Buffers) -> None:
-    """Extrapolate derivatives along directions with initial states, all at the same step level."""
-    values, errors, states = outs
-    count, m = values.shape
-    scratches = [_scratch(m) for _ in range(count)]
-    for k, scratch in enumerate(scratches):
-        START[base.dtype](states, k, base, scratch.estimates, values[k], errors[k])
-    # Much too large steps are part of the search: warnings of f are suppressed.
-    with np.errstate(all="ignore"):
-        _extrapolate(base, evaluate, outs, scratches)
-        length, scale = states["length"][:, None], states["scale"][:, None]
-        for out in (values, errors):
-            out /= length
-            out /= scale
-
-
-def _extrapolate(
-    base: NDArray, evaluate: Evaluate, outs: Buffers, scratches: list[Workspace]
+def extrapolate(
+    base: NDArray,
+    evaluate: Evaluate,
+    outs: Buffers,
+    eps: float,
+    parts: int = 1,
+    power: int = 1,
+    least: NDArray | None = None,
 ) -> None:
+    """Fill `outs` with derivatives along directions, and their errors; states are initial ones."""
     values, errors, states = outs
-    advance = CLIMB[base.dtype]
-    while len(active := np.flatnonzero(states["t"] > 0)):
-        t, sign, count = states["t"][active], states["one_sided"][active], len(active)
-        central = np.flatnonzero(sign == 0)
-        both = np.concatenate((active, active[central]))
-        results, far = evaluate(both, np.concatenate((np.where(sign < 0, -t, t), -t[central])))
-        below, back = [base] * count, np.zeros(count)
-        back[central] = far[count:]
-        for i, row in zip(central.tolist(), results[count:], strict=True):
-            below[i] = row
-        for i, k in enumerate(active.tolist()):
-            ends = results[i], below[i], base, float(far[i] - back[i])
-            advance(states, k, *ends, scratches[k], values[k], errors[k])
+    values[:], errors[:] = np.nan, np.inf
+    # Much too long steps are part of the search: warnings of f are suppressed.
+    with np.errstate(all="ignore"):
+        for result in survey(base, evaluate, states, eps, parts, power, least=least):
+            which, _, outputs, scales, estimates, unit, calls, _ = result
+            length = states["length"][which, None]
+            # Where f does not change, its rounding may hide a slope.
+            values[which] = 0.0
+            errors[which] = rounding_of_constants(base, states[which], eps, power)
+            # Some of these outputs change along other directions only.
+            changes = (scales.change > 0) | ~np.isfinite(base[outputs])
+            entries = np.ix_(which, outputs)
+            value, error = estimates.value / length, estimates.total_error / length
+            if unit is not None:
+                value, error = value * unit, error * unit
+            values[entries] = np.where(changes, value, 0.0)
+            errors[entries] = np.where(changes, error, errors[entries])
+            states["calls"][which] = calls
+            states["step"][which] = _steps_of(scales, estimates) * length[:, 0]
+            status = np.fmax(states["status"][which], estimates.status(scales))
+            states["status"][which] = status
+
+
+def _steps_of(scales: Scales, estimates: Estimates) -> NDArray:
+    """Return the step of each direction: the longest at the scale of its largest derivative."""
+    if not estimates.value.shape[1]:
+        return np.zeros(len(estimates.value))
+    size = np.where(np.isfinite(estimates.value), np.abs(estimates.value), -1.0)
+    k = np.take_along_axis(estimates.scale, size.argmax(axis=1)[:, None], axis=1)
+    return np.asarray(np.take_along_axis(scales.t[:, :, 0], k, axis=1)[:, 0])
 
 
 @dataclass(frozen=True)
@@ -101,110 +377,85 @@ class ExtrapolatedColumns:
 
     problem: Problem
     steps: Steps
-    interleaved: bool = field(
-        default=False, kw_only=True
-    )  # whether the steps lie between those of the default
     calls = CALLS_PER_COLUMN
 
     def results(self, count: int) -> Buffers:
         shape = count, self.problem.base.size
         return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
 
-    def with_interleaved_steps(self) -> "ExtrapolatedColumns":
-        """Return the same with different steps, which meet independent noise and other kinks."""
-        return replace(self, interleaved=not self.interleaved)
-
     def __call__(self, start: int, outs: Buffers) -> None:
         """Fill `outs` with the results of coordinates from `start`."""
-        native = self.problem.native
-        if native is None:
-            self._python(np.arange(start, start + len(outs[-1])), outs)
-        else:
-            self._compiled(native, start, outs)
-        self._drop_unknown_errors(outs)
+        self.at(np.arange(start, start + len(outs[-1])), outs)
 
     def at(self, columns: NDArray, outs: Buffers) -> None:
         """Fill `outs` with the results of the coordinates `columns`."""
-        native = self.problem.native
-        if native is None:
-            self._python(columns, outs)
-        else:
-            for part in runs(columns):
-                self._compiled(native, int(columns[part.start]), tuple(out[part] for out in outs))
-        self._drop_unknown_errors(outs)
+        problem, states = self.problem, outs[-1]
+        states[:] = initial_states(problem, self.steps)[columns]
+        with self.evaluator(columns, states) as evaluate:
+            about = self.steps.eps, problem.parts
+            extrapolate(problem.base, evaluate, outs, *about, least=problem.noise)
 
-    def _drop_unknown_errors(self, outs: Buffers) -> None:
-        if self.steps.is_error_unknown:
-            outs[1][:] = np.inf
-
-    def _compiled(self, native: Native, start: int, outs: Buffers) -> None:
-        problem, steps = self.problem, self.steps
-        x = np.empty_like(problem.x)
-        where = (
-            native.form,
-            x,
-            as_real_vector(x),
-            as_real_vector(problem.x),
-            problem.stride,
-            start,
-        )
-        upper = np.empty(problem.native_shape, problem.dtype)
-        scratch = (problem.base, upper, np.empty_like(upper), _scratch(problem.base.size))
-        further, reached = CLIMB.address(problem.base.dtype), np.empty(1, np.int64)
-        try:
-            native.entry(CLIMB_COLUMNS)(
-                *where,
-                _step_limits(problem, steps, self.interleaved),
-                further,
-                *scratch,
-                *outs,
-                reached,
-            )
-        except Exception as error:
-            step = perturbation(problem, x, as_real_vector(problem.x), reached[0])
-            note_coordinate(error, problem, reached[0], step)
-            raise
-
-    def _python(self, columns: NDArray, outs: Buffers) -> None:
-        problem = self.problem
-        states = outs[-1]
-        states[:] = initial_states(problem, self.steps, self.interleaved)[columns]
-        scratch = scratch_of(problem.base.size)
-        with Evaluator(problem) as evaluate:
-            evaluate.block = max(1, min(evaluate.block, SCRATCH_BYTES // max(1, scratch)))
-            for block, numbers in evaluate.coordinates(columns):
-                displaced = self._displaced(evaluate, numbers, states["length"][block])
-                extrapolate(problem.base, displaced, tuple(out[block] for out in outs))
-
-    def _displaced(self, evaluate: Evaluator, numbers: NDArray, length: NDArray) -> Evaluate:
-        origin = as_real_vector(self.problem.x)[numbers]
-        lows, highs = self._bounds(numbers)
+    @contextmanager
+    def evaluator(self, columns: NDArray, states: NDArray) -> Iterator[Evaluate]:
+        """Return the function that evaluates f along coordinates."""
+        problem, length = self.problem, states["length"]
+        numbers = problem.stride * columns
+        origin = as_real_vector(problem.x)[numbers]
+        exact, limits = origin.astype(float), None
+        if self.steps.lows.size:
+            limits = self.steps.lows[columns], self.steps.highs[columns]
 
         def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-            points = np.clip(origin[active] + t * length[active], lows[active], highs[active])
+            x, far = exact[active], np.abs(t) * length[active]
+            # Away from 0 first: the point as far to the other side is then exact, too.
+            outward = np.where(x < 0, -1.0, 1.0)
+            far = np.abs((x + outward * far).astype(origin.dtype).astype(float) - x)
+            points = x + np.sign(t) * far
+            if limits is not None:
+                points = np.clip(points, limits[0][active], limits[1][active])
             points = points.astype(origin.dtype)
-            there = (points.astype(float) - origin[active]) / length[active]
-            return evaluate(numbers[active], points), there
+            there = (points.astype(float) - x) / length[active]
+            return values_at(numbers[active], points), there
 
-        return displaced
+        if problem.native is not None:
+            values_at = _compiled_values(problem)
+            yield displaced
+            return
+        with Evaluator(problem) as evaluate:
+            values_at = evaluate
+            yield displaced
 
-    def _bounds(self, numbers: NDArray) -> tuple[NDArray, NDArray]:
-        if not self.steps.lows.size:
-            everywhere = np.full(len(numbers), np.inf)
-            return -everywhere, everywhere
-        return self.steps.lows[numbers], self.steps.highs[numbers]
+
+def _compiled_values(problem: Problem) -> Callable[[NDArray, NDArray], NDArray]:
+    """Return the function that returns a row of a compiled f for each number and its value."""
+    native, origin = problem.native, as_real_vector(problem.x)
+    assert native is not None
+    x, like = np.empty_like(problem.x), np.empty(problem.native_shape, problem.dtype)
+    kernel, reached = native.entry(AT_POINTS), np.zeros(1, np.int64)
+
+    def values_at(numbers: NDArray, points: NDArray) -> NDArray:
+        values = np.empty((len(numbers), problem.base.size), problem.base.dtype)
+        try:
+            kernel(native.form, x, origin, numbers, points, like, values, reached)
+        except Exception as error:
+            step = float(points[reached[0]] - origin[numbers[reached[0]]])
+            note_coordinate(error, problem, numbers[reached[0]] // problem.stride, step)
+            raise
+        return values
+
+    return values_at
 
 
 @dataclass(frozen=True)
 class ExtrapolatedValues:
     """Extrapolated rows of the transposed Jacobian, without their errors."""
 
-    ladders: ExtrapolatedColumns
+    columns: ExtrapolatedColumns
     calls = CALLS_PER_COLUMN
 
     @property
     def problem(self) -> Problem:
-        return self.ladders.problem
+        return self.columns.problem
 
     def results(self, count: int) -> Buffers:
         base = self.problem.base
@@ -216,6 +467,6 @@ class ExtrapolatedValues:
         step = max(1, _BLOCK_BYTES // max(1, rows[:1].nbytes))
         for first in range(0, len(rows), step):
             part = rows[first : first + step]
-            results = self.ladders.results(len(part))
-            self.ladders(start + first, results)
+            results = self.columns.results(len(part))
+            self.columns(start + first, results)
             part[:] = results[0]

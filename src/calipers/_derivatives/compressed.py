@@ -11,8 +11,7 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.tasks import Buffers
 from .._kernels.differences import COLORED
-from .._kernels.ladder_extrapolate import STATE
-from .adaptive import CALLS_PER_COLUMN, SCRATCH_BYTES, extrapolate, scratch_of
+from .adaptive import CALLS_PER_COLUMN, STATE, extrapolate
 from .compiled import Native
 from .fixed_step import UNDEFINED
 from .function import Problem
@@ -127,6 +126,7 @@ class ExtrapolatedColors:
     lows: NDArray
     highs: NDArray
     states: NDArray
+    eps: float
     calls = CALLS_PER_COLUMN
 
     def results(self, count: int) -> Buffers:
@@ -135,11 +135,6 @@ class ExtrapolatedColors:
 
     def __call__(self, start: int, outs: Buffers) -> None:
         """Fill the values, errors and states of colors from `start`."""
-        step = max(1, SCRATCH_BYTES // max(1, scratch_of(self.problem.base.size)))
-        for first in range(0, len(outs[0]), step):
-            self._extrapolate(start + first, tuple(out[first : first + step] for out in outs))
-
-    def _extrapolate(self, start: int, outs: Buffers) -> None:
         states = outs[-1]
         states[:] = self.states[start : start + len(states)]
         x = as_real_vector(self.problem.x)
@@ -157,4 +152,4 @@ class ExtrapolatedColors:
                     rows[some] = self.problem.at_each(points.astype(x.dtype))
             return rows, t
 
-        extrapolate(self.problem.base, displaced, outs)
+        extrapolate(self.problem.base, displaced, outs, self.eps, self.problem.parts)

@@ -44,17 +44,18 @@ class Derivative(Printable):
         The estimated absolute error of each entry, of the form of `value`. It is inf where it is
         unknown, as always for fixed steps.
     step : ndarray
-        The step for each element of x, 0 if there was none. For the adaptive method it is the first
-        step, at the scale that was used.
+        The step for each element of x, 0 if there was none. For the adaptive method it is the one
+        of the largest entry of the column.
     status : ndarray of str
         The status of each element of x, of the shape of x:
 
-        - CONVERGED: the extrapolation converged; `error` estimates the remaining error;
+        - CONVERGED: slopes at several steps agree within `error`;
         - FIXED: a fixed step was used, so that the error is unknown;
         - NOISY: f has more noise than rounding; `error` includes its effect;
-        - NONSMOOTH: the derivatives from both sides differ, or are infinite;
-        - ALIASED: f varies on a shorter length than any step;
-        - NONFINITE: f is infinite or NaN near x;
+        - NONSMOOTH: the derivatives from both sides differ, and `error` is half the difference; or
+          they are infinite, as is `error`;
+        - ALIASED: long and short steps agree on different values, and `error` is the difference;
+        - NONFINITE: f is infinite or NaN near x, or nothing but noise;
         - BOUNDED: the bounds leave no room for a step;
         - EXCLUDED: the step is 0.
     nfev : int
@@ -176,10 +177,10 @@ def differentiate(
     """
     Compute the Jacobian of a function with an error estimate for each entry.
 
-    The adaptive method extrapolates central differences at steps h, h/4, h/16, ... to h = 0, and
-    keeps the best estimate of each entry. The first step is about ``|x|/4``; if the error estimate
-    requires it, larger and smaller ones follow. It takes 10 to 15 calls of f for each element of x,
-    and about 70 for difficult f.
+    The adaptive method takes central differences at steps from half of ``|x|``, or of 1 if that is
+    more, down to a few spacings of x. Each slope has an error, from truncation and from the noise
+    of f. The value is the slope with the smallest error that no shorter step contradicts. It takes
+    22 calls of f for each element of x, and about 110 more for difficult f.
 
     Parameters
     ----------
@@ -237,8 +238,9 @@ def differentiate(
 
     Notes
     -----
-    Ridders' extrapolation [1]_ is applied to each entry. The noise of f is measured from
-    differences at two small steps.
+    Slopes at two or three consecutive steps are extrapolated to 0 [1]_. Their truncation error is
+    the change to the next shorter step. The noise of f is measured at the shortest steps at which f
+    changes, where longer ones predict a smooth f, and is the same at all steps.
 
     References
     ----------

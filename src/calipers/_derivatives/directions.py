@@ -10,8 +10,8 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.run import run
 from .._execution.tasks import Buffers
-from .._kernels.ladder_extrapolate import STATE
-from .adaptive import ExtrapolatedColumns, extrapolate, lengths_of
+from .._kernels.differences import CONVERGED
+from .adaptive import STATE, ExtrapolatedColumns, extrapolate, lengths_of
 from .fixed_step import UNDEFINED, Columns, lost_step
 from .function import WIRTINGER, Problem
 from .options import Options
@@ -25,14 +25,8 @@ _EXTRAPOLATED_LOSS_POWER, _FIXED_STEP_LOSS_POWER = 0.75, 0.5
 _MIN_TWO_SIDED = 2.0**-10
 
 
-def jacobian_vector_product(
-    problem: Problem, v: NDArray, steps: Steps, joint: bool = False
-) -> tuple[NDArray, NDArray]:
-    """
-    Return the derivative of f's real values along v, and its errors.
-
-    If `joint`, errors are to be small relative to the largest value, else each to its own value.
-    """
+def jacobian_vector_product(problem: Problem, v: NDArray, steps: Steps) -> tuple[NDArray, NDArray]:
+    """Return the derivative of f's real values along v, and its errors."""
     # The real numbers of v, in the order of those of x; complex steps use imaginary parts.
     direction = as_real_vector(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
     shape = problem.base.shape
@@ -47,7 +41,7 @@ def jacobian_vector_product(
         if far == 0:
             results.append((np.full(shape, np.nan), np.full(shape, np.inf)))
         elif steps.method == ADAPTIVE:
-            results.append(_extrapolated(problem, part, far, steps, joint))
+            results.append(_extrapolated(problem, part, far, steps))
         else:
             results.append((_difference(problem, part, far, steps), np.full(shape, np.inf)))
     with np.errstate(all="ignore"):
@@ -240,7 +234,7 @@ def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
 
 @np.errstate(all="ignore")  # of f, too: much too large steps are part of the search
 def _extrapolated(
-    problem: Problem, direction: NDArray, length: Any, steps: Steps, joint: bool
+    problem: Problem, direction: NDArray, length: Any, steps: Steps
 ) -> tuple[NDArray, NDArray]:
     coords = as_real_vector(problem.x)
     x = coords.astype(float)
@@ -249,13 +243,14 @@ def _extrapolated(
     unit = np.min((units / np.abs(direction))[nonzero])
     up, down = (distance / length for distance in _distance_to_bounds(x, direction, steps))
     states = np.zeros(1, STATE)
-    states["length"], states["eps"], states["unit"] = length, steps.eps, unit / length
-    states["limit"], states["power"], states["joint"] = min(up, down), 1, joint
-    states["parts"] = problem.parts
+    states["length"], states["limit"] = length, min(up, down)
     spacing = steps.eps * np.abs(x)[nonzero] / np.abs(direction)[nonzero]
     states["grain"] = spacing.min() / length
     if min(up, down) < _MIN_TWO_SIDED:
         states["one_sided"], states["limit"] = 1 if up >= down else -1, max(up, down)
+    top = 0.5 if steps.is_explicit else np.fmax(unit / length, 1.0)
+    states["top"] = np.fmin(top, 2 * states["limit"])
+    states["status"] = CONVERGED
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
 
     def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
@@ -264,7 +259,7 @@ def _extrapolated(
         ]
         return np.stack(rows), t
 
-    extrapolate(problem.base, displaced, (values, errors, states))
+    extrapolate(problem.base, displaced, (values, errors, states), steps.eps, problem.parts)
     # The displacement of each coordinate is rounded to its format.
     return values[0], errors[0] + steps.eps * np.abs(values[0])
 
@@ -296,7 +291,9 @@ class ContractedColumns:
             results = self.work.results(part.stop - part.start)
             self.work(start + first, results)
             with np.errstate(all="ignore"):
-                products[part] = results[0].astype(float, copy=False) @ self.weights
+                # Matrix products would round differently by how many rows there are.
+                rows = results[0].astype(float, copy=False)
+                products[part] = np.einsum("ij,jk->ik", rows, self.weights)
                 errors[part] = np.inf
                 if isinstance(self.work, ExtrapolatedColumns):
                     errors[part] = results[1] @ np.abs(self.weights).max(axis=-1, initial=0)

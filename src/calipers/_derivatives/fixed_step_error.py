@@ -11,8 +11,7 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.tasks import Buffers
 from .._kernels.differences import FIXED, LOST
-from .._kernels.ladder_extrapolate import STATE
-from .adaptive import ExtrapolatedColumns
+from .adaptive import STATE, ExtrapolatedColumns
 from .directions import jacobian_vector_product
 from .fixed_step import Columns, Evaluator, evaluate_each, require_steps, runs
 from .function import Problem
@@ -185,6 +184,17 @@ class RepeatedSteps:
         for part in runs(columns):
             self(int(columns[part.start]), tuple(out[part] for out in outs))
 
+    def gains(self, columns: NDArray) -> NDArray:
+        """Return the factors by which the values of coordinates amplify noise of f."""
+        gains = np.zeros(len(columns))
+        if self.problem.imaginary:  # nothing is subtracted
+            return gains
+        for part in runs(columns):
+            first, last = int(columns[part.start]), int(columns[part.stop - 1]) + 1
+            table, _ = self.steps.tables(self.problem.x, self.problem.stride, first, last)
+            gains[part] = np.abs(table[2]).sum(axis=0)
+        return gains
+
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative of f's real values along v, and its errors."""
         values = [jacobian_vector_product(self.problem, v, work.steps)[0] for work in self._each]
@@ -268,7 +278,7 @@ class ComplexSteps:
         near, _ = jacobian_vector_product(problem, v, self.coarse)
         if self._parts == 1 and self._confirms(near, exact[0], float(np.abs(v).max(initial=0.0))):
             return exact
-        values, errors = jacobian_vector_product(problem, v, self.real.steps, joint=True)
+        values, errors = jacobian_vector_product(problem, v, self.real.steps)
         _replace(values[:: self._parts], errors[:: self._parts], *exact)
         return values, errors
 

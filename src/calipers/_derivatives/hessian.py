@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
@@ -17,20 +16,26 @@ from .._core.types import ArrayLike, HessianOptions, Method
 from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run_parts
 from .._execution.tasks import Buffers
-from .._kernels.differences import ALIASED, BOUNDED, CONVERGED, EXCLUDED, NOISY, NONSMOOTH
-from .._kernels.ladder_extrapolate import STATE
-from .adaptive import CALLS_PER_COLUMN, ExtrapolatedColumns, extrapolate, initial_states, lengths_of
+from .._kernels.differences import BOUNDED, EXCLUDED, NONSMOOTH
+from .adaptive import (
+    CALLS_PER_COLUMN,
+    STATE,
+    ExtrapolatedColumns,
+    extrapolate,
+    initial_states,
+    lengths_of,
+    survey,
+)
+from .agreement import gap_at_x
 from .differentiate import Derivative, _sparse_derivative
 from .fixed_step import note_coordinate
 from .function import REAL, Problem
 from .options import Options, options_of
+from .scales import with_curvature_gaps
 from .solve import STATUS, RowResults, differentiate_dense, prepare, require_memory, steps_of
 from .steps import Steps
 
 _EXTRAPOLATION_GAIN = 1.15  # largest amplification of rounding by extrapolation
-# Steps of one-sided differences, as shares of the length of the step sequence.
-_GAP_STEP_FACTORS = 2.0 ** -np.arange(4, 24, 2)
-_CLOSER_FACTOR = 2.0**-4  # share of the step length below which shorter steps are used
 _BLOCK_PAIRS = 64  # pairs of coordinates that are extrapolated together
 
 
@@ -64,7 +69,7 @@ def hessian_from_gradient(
     value = (rows + rows.T) / 2
     error = np.full(rows.shape, np.inf)
     if result.errors is not None:
-        # The error of what is NaN is infinite.
+        # The error of NaN is infinite.
         error = np.fmax((result.errors + result.errors.T) / 2, np.abs(rows - rows.T) / 2)
     return value, error, result
 
@@ -88,18 +93,8 @@ def hessian_from_values(problem: Problem, options: Options) -> tuple[NDArray, ND
     one = pairs.states
     outs = np.full((n, n), np.nan), np.full((n, n), np.inf), np.zeros((n, n), np.int8)
     value, error, met = outs
-    calls = 1 + steps.calls + _run(pairs, outs, options)
+    calls = 1 + _run(pairs, outs, options)
     begun = np.where(one["one_sided"] != 0, BOUNDED, one["status"]).astype(np.int8)
-    length = one["length"].copy()
-    closer, tried = _closer_steps(problem, steps, np.maximum(begun, met.max(axis=0, initial=0)))
-    calls += tried
-    if closer is not None:
-        others = mixed_differences(problem, closer)
-        changed = others.states["length"] != length
-        i, j = others.coordinates(0, others.count)
-        chosen = replace(others, chosen=np.flatnonzero(changed[i] | changed[j]))
-        calls += _run(chosen, outs, replace(options, checkpoint=None, progress=False))
-        length = others.states["length"]
     status = np.maximum(begun, met.max(axis=0, initial=0))
     gaps, tried = _curvature_gaps(pairs)
     calls += tried
@@ -109,70 +104,29 @@ def hessian_from_values(problem: Problem, options: Options) -> tuple[NDArray, ND
     status[one["status"] == EXCLUDED] = EXCLUDED
     seconds = work_clock() - started
     rows = value.astype(problem.base.dtype)
-    return rows, error, RowResults(rows, error, status, 0.25 * length, calls, seconds)
-
-
-def _closer_steps(problem: Problem, steps: Steps, status: NDArray) -> tuple[Steps | None, int]:
-    """
-    Return shorter steps if f varies faster along coordinates than mixed differences show.
-
-    The noise of mixed differences grows as 1/t**2 and hides oscillation that first differences
-    resolve. The number of calls of f comes with the steps.
-    """
-    doubtful = np.flatnonzero((status == NOISY) | (status == ALIASED))
-    if not doubtful.size:
-        return None, 0
-    ladders = ExtrapolatedColumns(problem.interpreted(), steps)
-    outs = ladders.results(len(doubtful))
-    ladders.at(doubtful, outs)
-    lengths, states = lengths_of(problem, steps), outs[-1]
-    closer = (states["status"] == CONVERGED) & (
-        4 * states["step"] <= _CLOSER_FACTOR * lengths[doubtful]
-    )
-    lengths[doubtful[closer]] = 4 * states["step"][closer]
-    return replace(steps, lengths=lengths) if closer.any() else None, int(states["calls"].sum())
+    return rows, error, RowResults(rows, error, status, 0.25 * one["length"], calls, seconds)
 
 
 def _curvature_gaps(pairs: MixedDifferences) -> tuple[NDArray, int]:
     """
-    Return by how much second derivatives to both sides of x differ, or 0 where they do not.
+    Return the jumps of second derivatives at x, and the number of calls of f.
 
-    A central difference is the mean of both, whatever its step. For a smooth f the gap of one-sided
-    differences shrinks with the step; where it does not, down to the noise of f, it is a jump.
-    A step whose square over- or underflows shows none. With the gaps comes how often f was called.
+    A second difference is the mean of the derivatives on both sides. The slopes of a smooth f
+    depend on the square of the step; at a jump they depend on the step itself, and the jump is four
+    times their derivative with respect to it.
     """
-    problem, base = pairs.problem, float(pairs.problem.base[0])
-    x, gaps, calls = as_real_vector(problem.x), np.zeros(pairs.problem.coordinates), 0
-
-    def gap(i: int, t: float) -> tuple[float, float]:
-        """Return the gap by steps of t, and what rounding leaves in it."""
-        values = []
-        for multiple in (1, 2, -1, -2):
-            point = x.copy()
-            point[i] += multiple * t
-            values.append(
-                float(problem.at(np.clip(point, *pairs.bounds) if pairs.bounds else point)[0])
-            )
-        right, right2, left, left2 = values
-        largest = max(map(abs, (base, *values))) + abs(float(x[i]) * (right - left) / t)
-        noise = 64 * pairs.steps.eps * largest / t**2
-        return ((right2 - 2 * right) - (left2 - 2 * left)) / t**2, noise
-
-    for i in pairs.usable.tolist():
-        last = 0.0
-        for k, t in enumerate((pairs.states["length"][i] * _GAP_STEP_FACTORS).tolist()):
-            if not sys.float_info.min <= t * t < np.inf:
-                break
-            with np.errstate(all="ignore"):
-                jump, noise = gap(i, t)
-            calls += 4
-            if not abs(jump) > noise:
-                break
-            if k > 0 and not 0.5 <= jump / last <= 2:
-                gaps[i] = 0.0
-                break
-            gaps[i] = abs(jump) if k > 1 else 0.0
-            last = jump
+    problem, steps = pairs.problem, pairs.steps
+    gaps, calls = np.zeros(problem.coordinates), 0
+    states = pairs.states[pairs.usable]
+    work = ExtrapolatedColumns(problem, steps)
+    with work.evaluator(pairs.usable, states) as evaluate, np.errstate(all="ignore"):
+        for result in survey(problem.base, evaluate, states, steps.eps):
+            calls += int(result.calls.sum())
+            which = pairs.usable[result.directions]
+            if result.outputs.size and not result.first:
+                scales = result.scales if result.unit is None else result.scales.times(result.unit)
+                gap, _ = gap_at_x(with_curvature_gaps(scales, result.samples, steps.eps))
+                gaps[which] = 4 * gap[:, 0] / states["length"][result.directions] ** 2
     return gaps, calls
 
 
@@ -214,19 +168,13 @@ def mixed_differences(problem: Problem, steps: Steps) -> MixedDifferences:
 
 
 def _two_sided_steps(problem: Problem, steps: Steps) -> Steps:
-    """
-    Return steps whose lengths are powers of two, and fit within bounds on both sides.
-
-    Points that are so far from x are exact on both sides of it, or what the gradient makes of their
-    difference would be taken for curvature.
-    """
+    """Return steps whose lengths fit within bounds on both sides."""
     lengths = lengths_of(problem, steps)
     if steps.lows.size:
         x = as_real_vector(problem.x).astype(float)
         distance = np.minimum(steps.highs - x, x - steps.lows)
         lengths = np.where(distance > 0, np.minimum(lengths, distance), lengths)
-    with np.errstate(divide="ignore"):
-        return replace(steps, lengths=np.exp2(np.floor(np.log2(lengths))))
+    return replace(steps, lengths=lengths)
 
 
 @dataclass(frozen=True)
@@ -238,21 +186,18 @@ class MixedDifferences:
     states: NDArray  # initial state of the step sequence of each coordinate
     usable: NDArray  # coordinates
     bounds: tuple[NDArray, ...]  # bounds, which rounding might exceed
-    chosen: NDArray | None = None  # numbers of pairs, if not all
     calls = 2 * CALLS_PER_COLUMN  # fewer on the diagonal
 
     @property
     def count(self) -> int:
         n = len(self.usable)
-        return n * (n + 1) // 2 if self.chosen is None else len(self.chosen)
+        return n * (n + 1) // 2
 
     def coordinates(self, start: int, count: int) -> tuple[NDArray, NDArray]:
         """Return both coordinates of pairs from `start`."""
         n = len(self.usable)
         first = np.arange(n) * (2 * n + 1 - np.arange(n)) // 2  # pair of each with itself
         numbers = np.arange(start, start + count)
-        if self.chosen is not None:
-            numbers = self.chosen[numbers]
         i = np.searchsorted(first, numbers, side="right") - 1
         return self.usable[i], self.usable[i + numbers - first[i]]
 
@@ -276,31 +221,42 @@ class MixedDifferences:
 
     def _extrapolate(self, i: NDArray, j: NDArray, outs: Buffers) -> None:
         problem, one, (_, _, states) = self.problem, self.states, outs
-        states["eps"], states["power"] = self.steps.eps, 2
         with np.errstate(all="ignore"):
             states["length"] = one["length"][i] * one["length"][j]
         states["limit"] = np.minimum(one["limit"][i], one["limit"][j])
         states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
-        states["unit"] = np.minimum(one["unit"][i], one["unit"][j])
-        x = as_real_vector(problem.x)
+        states["top"] = np.minimum(one["top"][i], one["top"][j])
+        states["status"] = np.maximum(one["status"][i], one["status"][j])
+        x, length = as_real_vector(problem.x), one["length"]
         rounding = np.full(len(i), np.inf)
+
+        def displacement(k: NDArray, t: NDArray) -> NDArray:
+            """Return steps so that points to both sides are exact, or gradients seem curvature."""
+            exact = x[k].astype(float)
+            outward = np.where(exact < 0, -1.0, 1.0)
+            there = (exact + outward * np.abs(t) * length[k]).astype(x.dtype)
+            return np.asarray(np.abs(there.astype(float) - exact))
 
         def ends(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
             values = np.empty((len(active), 1), problem.base.dtype)
-            widths = np.empty(len(active))
-            sizes = np.zeros(len(i))
-            for row, pair, far in zip(range(len(active)), active, t, strict=True):
-                a, b = i[pair], j[pair]
-                values[row], widths[row], size = _end(
-                    problem, x, self.bounds, one["length"], a, b, float(far)
-                )
-                sizes[pair] = np.fmax(sizes[pair], size)
-            rounding[active] = np.fmin(rounding[active], sizes[active] / (t * t))
+            widths, sizes = np.empty(len(active)), np.empty(len(active))
+            steps = displacement(i[active], t), displacement(j[active], t)
+            for row, (pair, sign) in enumerate(zip(active, np.sign(t), strict=True)):
+                one_step, other = steps[0][row], sign * steps[1][row]
+                about = problem, x, self.bounds, i[pair], j[pair], one_step, other
+                values[row], widths[row], sizes[row] = _end(*about)
+            with np.errstate(all="ignore"):
+                widths /= length[i[active]] * length[j[active]]
+            pairs = np.stack((active, np.abs(t)))
+            both, number = np.unique(pairs, axis=1, return_inverse=True)
+            largest = np.zeros(both.shape[1])
+            np.maximum.at(largest, number.ravel(), sizes)
+            np.minimum.at(rounding, both[0].astype(int), largest / both[1] ** 2)
             return values, widths
 
-        extrapolate(problem.base, ends, outs)
-        # The ladder sees sums, which are less than what was rounded where f(x + h) and f(x - h) are
-        # of unlike signs. No estimate has less of that than the step that leaves least.
+        extrapolate(problem.base, ends, outs, self.steps.eps, power=2)
+        # Sums are smaller than the values that were rounded where f(x + h) and f(x - h) differ in
+        # sign. The error is at least that of the step at which this rounding matters least.
         with np.errstate(all="ignore"):
             least = _EXTRAPOLATION_GAIN * self.steps.eps * rounding / states["length"]
         finite = np.isfinite(least)
@@ -311,29 +267,26 @@ def _end(
     problem: Problem,
     x: NDArray,
     limits: tuple[NDArray, ...],
-    lengths: NDArray,
     i: int,
     j: int,
-    t: float,
+    step: float,
+    other: float,
 ) -> tuple[Any, float, float]:
     """
-    Return one of two sums of the mixed difference, by the sign of t, and its share of t*t.
+    Return one of two means of the mixed difference, by the sign of the other step, and its width.
 
     With it comes what it would be if its terms were of one sign.
     """
-    far, sign = abs(t), np.sign(t)
     if i == j:
-        if sign < 0:
-            return 2 * problem.base, 0.0, float(2 * np.abs(problem.base[0]))
-        pairs = ((1, 0), (-1, 0))
-    else:
-        pairs = ((1, sign), (-1, -sign))
+        if other < 0:
+            return problem.base, 0.0, float(np.abs(problem.base[0]))
+        other = 0.0
     total: Any = 0.0
     size = 0.0
-    for a, b in pairs:
+    for sign in (1.0, -1.0):
         point = x.copy()
-        point[i] += a * far * lengths[i]
-        point[j] += b * far * lengths[j]
+        point[i] += sign * step
+        point[j] += sign * other
         try:
             value = problem.at(np.clip(point, *limits) if limits else point)
         except Exception as error:
@@ -341,9 +294,9 @@ def _end(
             if i != j:
                 note_coordinate(error, problem, j)
             raise
-        total, size = total + value, size + abs(float(value[0]))
-    width = far * far if i == j else 4 * far * far
-    return total, width if sign > 0 else 0.0, size
+        total, size = total + value / 2, size + abs(float(value[0])) / 2
+    width = step * step / 2 if i == j else 2 * step * other
+    return total, max(width, 0.0), size
 
 
 def hessian(
@@ -359,8 +312,8 @@ def hessian(
     """
     Compute the matrix of second derivatives of a scalar function, with error estimates.
 
-    From f alone it extrapolates mixed second differences, with about 30 calls of f for each pair of
-    elements of x. With `gradient` it takes about 12 calls of that for each element of x, and is
+    From f alone it extrapolates mixed second differences, with about 50 calls of f for each pair of
+    elements of x. With `gradient` it takes about 23 calls of that for each element of x, and is
     more accurate.
 
     Parameters

@@ -19,13 +19,12 @@ from .._core.libraries import device_module, is_device_function, library_of, on_
 from .._core.protocols import NDArray
 from .._execution.checkpoint import Checkpoint
 from .._execution.run import run
-from .._kernels.differences import NAMES_OF_STATUS, NOISY, NONSMOOTH
+from .._kernels.differences import NAMES_OF_STATUS
 from .adaptive import ExtrapolatedColumns, ExtrapolatedValues
 from .compiled import LibraryFunction
 from .fixed_step import Columns, lost_step
 from .function import IMAGINARY, WIRTINGER, Problem, are_boxed, empty_like
 from .options import Options
-from .precision import in_its_format, in_the_format_of_x
 from .steps import Steps, modes_of, plan_steps
 
 STATUS = np.array(NAMES_OF_STATUS)
@@ -135,13 +134,12 @@ def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
 
 
 def steps_of(problem: Problem, options: Options) -> Steps:
-    """Return the steps of the options; adaptive ones for the format in which f computes."""
+    """Return the steps of the options."""
     chosen = options.method, options.step, options.scale, options.bounds
     steps = plan_steps(problem.x, problem.mode, problem.dtype, *chosen)
-    if not options.adaptive:
-        return steps
-    require_representable_steps(problem, steps, options)
-    return in_its_format(problem, steps)
+    if options.adaptive:
+        require_representable_steps(problem, steps, options)
+    return steps
 
 
 def require_representable_steps(problem: Problem, steps: Steps, options: Options) -> None:
@@ -220,21 +218,20 @@ def differentiate_dense(problem: Problem, steps: Steps, options: Options) -> Row
         values, errors, states = run(
             ExtrapolatedColumns(problem, steps), count, **settings, checkpoint=checkpoint
         )
-        nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
-        # A piecewise constant f shows as noise or kinks, or as zeros everywhere.
-        met = states["status"]
-        unsure = not values.any() or ((met == NOISY) | (met == NONSMOOTH)).any()
-        planned = in_the_format_of_x(problem, steps, bool(values.size and unsure))
-        nfev += planned.calls
-        if planned.narrow != steps.narrow:
-            values, errors, states = run(ExtrapolatedColumns(problem, planned), count, **settings)
-            nfev += int(states["calls"].sum())
+        nfev = int(states["calls"].sum()) + 1 + problem.batched
         status, step = states["status"].astype(np.int8), states["step"]
         rows = values.astype(problem.base.dtype, copy=False)
         return RowResults(rows, errors, status, step, nfev, work_clock() - started)
     rows, status = run(Columns(problem, steps), count, **settings, checkpoint=checkpoint)
     seconds = work_clock() - started
     return RowResults(rows, None, status, *_spent(problem, steps, count), seconds)
+
+
+def gradient(problem: Problem, options: Options) -> tuple[NDArray, NDArray]:
+    """Return the gradient of a scalar function by adaptive differences, and its errors."""
+    result = differentiate_dense(problem, steps_of(problem, options), options)
+    assert result.errors is not None
+    return shaped(problem, result.rows).reshape(problem.x.shape), result.errors[:, 0]
 
 
 def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:

@@ -13,15 +13,13 @@ from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run, run_parts
 from .._execution.tasks import Buffers
 from .._kernels.differences import EXCLUDED, FIXED
-from .._kernels.ladder_extrapolate import STATE
 from ..interop import sparse_inputs as scipy_sparse
-from .adaptive import initial_states
+from .adaptive import STATE, initial_states
 from .coloring import Coloring, as_pattern, color_columns, color_groups, first_clash, star_coloring
 from .compressed import ColorDifferences, ExtrapolatedColors, SharedScratch
 from .fixed_step import require_steps
 from .function import REAL, Problem
 from .options import Options
-from .precision import in_the_format_of_x
 from .solve import steps_of
 from .sparsity import EntriesByColor, Pattern, UnexpectedRows, detect, verify
 from .steps import METHODS, Steps
@@ -122,8 +120,8 @@ class PreparedSparse:
         calls: int,
     ) -> None:
         self.pattern, self.steps, self.options = pattern, steps, options
-        self._check, self._calls = check, calls + steps.calls
-        self._reused, self._format_checked = reused, False
+        self._check, self._calls = check, calls
+        self._reused = reused
         self._spare: list[SharedScratch] = []
 
     def needs_base(self, problem: Problem) -> bool:
@@ -339,48 +337,30 @@ class PreparedSparse:
         report: Progress,
         unexpected: UnexpectedRows | None,
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        """Extrapolate; the first time, choose steps for the format that f rounds x to."""
-        *results, calls = self._extrapolated(problem, pattern, report, unexpected)
-        if not self._format_checked:
-            self._format_checked = True
-            # A zero entry of the pattern may come from a piecewise constant f.
-            steps = in_the_format_of_x(problem, self.steps, unsure=not results[0].all())
-            calls += steps.calls
-            if steps.narrow != self.steps.narrow:
-                self.steps = steps
-                *results, more = self._extrapolated(
-                    problem, pattern, report, unexpected, keep=False
-                )
-                calls += more
-        data, errors, points, status = results
-        return data, errors, points, status, calls
-
-    def _extrapolated(
-        self,
-        problem: Problem,
-        pattern: Pattern,
-        report: Progress,
-        unexpected: UnexpectedRows | None,
-        keep: bool = True,
-    ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
+        """Extrapolate by colors."""
         coloring = pattern.coloring
         by_column = initial_states(problem, self.steps)
         usable = by_column["limit"] > 0
         lengths = np.where(usable, by_column["length"], 0.0)
         directions = np.where(by_column["one_sided"] < 0, -lengths, lengths)
         states = np.zeros(coloring.count, STATE)
-        states["length"], states["eps"], states["power"] = 1.0, self.steps.eps, 1
-        for name in ("limit", "unit"):
+        states["length"] = 1.0
+        for name in ("limit", "top"):
             states[name] = np.inf
             np.minimum.at(states[name], coloring.colors[usable], by_column[name][usable])
         for name in ("grain", "status"):
             np.maximum.at(states[name], coloring.colors[usable], by_column[name][usable])
         states["one_sided"][coloring.colors[usable & (by_column["one_sided"] != 0)]] = 1
-        states["limit"][np.isinf(states["unit"])] = 0.0
+        states["limit"][np.isinf(states["top"])] = 0.0
         limits = self.steps.lows, self.steps.highs
         # Python perturbs all columns of a color at once.
         work = ExtrapolatedColors(
-            problem.interpreted(), coloring.colors, directions, *limits, states.copy()
+            problem.interpreted(),
+            coloring.colors,
+            directions,
+            *limits,
+            states.copy(),
+            self.steps.eps,
         )
         row, color, column = pattern.sources()
         entries = EntriesByColor(color, coloring.count)
@@ -399,7 +379,7 @@ class PreparedSparse:
                 data[chosen] = values[where] / directions[j]
                 error[chosen] = errors[where] / lengths[j]
 
-        checkpoint = Checkpoint.of(self.options.checkpoint) if keep else None
+        checkpoint = Checkpoint.of(self.options.checkpoint)
         run_parts(work, coloring.count, store, self.options.workers, report, checkpoint)
         nowhere = ~usable[column]  # columns without a step
         data[nowhere], error[nowhere] = np.nan, np.inf

@@ -7,11 +7,10 @@ import numpy as np
 
 from .._core.arguments import brief
 from .._core.arrays import as_array
-from .._core.dtypes import FORMATS, as_real_vector
+from .._core.dtypes import as_real_vector, finfo, is_double
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._kernels.differences import TABULATE, StepRule, tabulate
-from .._kernels.ladder_extrapolate import COARSE
 from .function import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER
 
 
@@ -51,10 +50,11 @@ def require_method(method: Any) -> None:
         raise ValueError(msg)
 
 
+NATURAL_LENGTH = -1.0  # an adaptive length that is |x|, rounded down to a power of two
 _NONE = np.empty(0)
+_FEW_COORDINATES = 8  # coordinates that are tabulated without a kernel
 _TASK_COORDINATES = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
 _SMALL_X = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
-FEWEST_BITS = 7  # least fraction bits for which a step sequence has three levels
 _COMPLEX_STEP_FACTOR = 1e-20  # far below any length scale, far above the smallest number
 
 
@@ -63,8 +63,9 @@ class Steps:
     """
     The steps of a method, for every coordinate.
 
-    `lengths` has an element for each coordinate, or one for all, or none: then it is max(1, |x|).
-    The step is `factor` times the length. `lows` and `highs` are the bounds, empty for none.
+    `lengths` has an element for each coordinate, or one for all, or none: then it is max(1, |x|),
+    or |x| for the adaptive method. The step is `factor` times the length. `lows` and `highs` are
+    the bounds, empty for none.
     """
 
     method: str
@@ -72,15 +73,8 @@ class Steps:
     factor: float
     lows: NDArray
     highs: NDArray
-    eps: float  # of the format in which f computes
-    narrow: str  # that format if its precision is lower than that of f's results, or ""
-    calls: int  # of f that the choice of steps took
+    eps: float  # of the format of x and f(x)
     is_explicit: bool  # whether the caller passed step= or scale=
-
-    @property
-    def is_error_unknown(self) -> bool:
-        """Whether the format has too few bits for error estimates."""
-        return self.narrow != "" and FORMATS[self.narrow].fraction < FEWEST_BITS
 
     @property
     def central(self) -> NDArray:
@@ -89,6 +83,14 @@ class Steps:
     @property
     def sided(self) -> NDArray:
         return METHODS[self.method].sided
+
+    def lengths_at(self, x: NDArray) -> NDArray:
+        """Return the lengths of the numbers x; NATURAL_LENGTH stands for |x|."""
+        if self.lengths.size:
+            return np.asarray(np.broadcast_to(self.lengths, x.shape))
+        if self.method == ADAPTIVE:
+            return np.full(x.shape, NATURAL_LENGTH)
+        return np.asarray(np.maximum(1.0, np.abs(x)).astype(float))
 
     @property
     def rule(self) -> StepRule:
@@ -122,10 +124,13 @@ class Steps:
     ) -> None:
         """Fill the table and status of coordinates from `start`."""
         coords = as_real_vector(x)
-        # Dtypes without a kernel use the same function, uncompiled.
-        compiled = coords.dtype.char in "fd"
-        call = TABULATE[coords.dtype] if compiled else tabulate
         count = len(status)
+        # Few coordinates take less time than compilation, and some dtypes have no kernel.
+        # In float32 the kernel rounds otherwise.
+        compiled = coords.dtype.char == "f" or (
+            coords.dtype.char == "d" and count > _FEW_COORDINATES
+        )
+        call = TABULATE[coords.dtype] if compiled else tabulate
 
         def fill(first: int, last: int) -> None:
             cell = np.empty(1, coords.dtype)
@@ -150,7 +155,7 @@ def plan_steps(
     bounds: Any,
 ) -> Steps:
     """Validate the caller's steps, and return those of each coordinate."""
-    eps = max(float(np.finfo(d).eps) for d in {x.dtype, dtype})
+    eps = max(float(finfo(d).eps) for d in {x.dtype, dtype})
     lows, highs = limits_of(x, mode, bounds)
     if step is not None and scale is not None:
         msg = "step and scale exclude each other, as step is absolute: pass only one of them"
@@ -158,7 +163,7 @@ def plan_steps(
     if step is not None:
         lengths, factor = _lengths(x, mode, step, "step"), 1.0
         if method == ADAPTIVE:
-            lengths = 4 * lengths  # the first rung is a quarter of the length
+            lengths = 4 * lengths  # the longest step is a quarter of the length
     elif scale is not None:
         lengths, factor = _lengths(x, mode, scale, "scale"), _factor(method, eps)
         if not np.all(factor * lengths):
@@ -177,19 +182,19 @@ def plan_steps(
             lengths = np.maximum(1.0, np.abs(as_real_vector(x)[::2]).astype(float))
         lengths, factor = lengths * factor, 1.0
     explicit = step is not None or scale is not None
-    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, "", 0, explicit)
+    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, explicit)
 
 
-def small_of(eps: float) -> float:
-    """Return the size below which steps of natural size may lead out of where f varies."""
-    return _SMALL_X[4 if eps > COARSE else 8]
+def sizes_of(x: NDArray, eps: float) -> tuple[NDArray, NDArray]:
+    """
+    Return the magnitudes of x, and which are small: their steps are relative to x.
 
-
-def sizes_of(x: NDArray, eps: float) -> NDArray:
-    """Return magnitudes of x; zeros get that of the largest element if all are small, else 1."""
+    Zeros get the magnitude of the largest element if all are small, else 1.
+    """
     sizes = np.abs(x).astype(float)
-    largest = float(sizes.max(initial=0.0))
-    return np.where(sizes == 0, largest if 0 < largest < small_of(eps) else 1.0, sizes)
+    largest, limit = float(sizes.max(initial=0.0)), _SMALL_X[8 if is_double(eps) else 4]
+    sizes = np.where(sizes == 0, largest if 0 < largest < limit else 1.0, sizes)
+    return sizes, sizes < limit
 
 
 def _factor(method: str, eps: float) -> float:
@@ -202,8 +207,8 @@ def _default_lengths(x: NDArray, mode: str, eps: float) -> NDArray:
     """Return powers of two near |x|, or an empty array if kernels compute them."""
     if mode == REAL and x.all():
         return _NONE
-    sizes = sizes_of(x, eps)
-    if mode == REAL and sizes.max(initial=0.0) >= small_of(eps):
+    sizes, small = sizes_of(x, eps)
+    if mode == REAL and not small.all():
         return _NONE
     with np.errstate(all="ignore"):
         return _per_coordinate(x, mode, np.exp2(np.floor(np.log2(sizes))))
@@ -293,7 +298,7 @@ def limits_of(x: NDArray, mode: str, bounds: Any) -> tuple[NDArray, NDArray]:
 
 
 def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
-    """Round bounds to x's format, to the inner side: what is clipped to them stays within."""
+    """Round bounds inwards to x's format, so that clipped numbers are within them."""
     rounded = bound.astype(kind)
     outside = rounded < bound if inward > 0 else rounded > bound
     inner = np.where(outside, np.nextafter(rounded, kind(inward)), rounded)

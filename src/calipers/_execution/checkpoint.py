@@ -54,7 +54,7 @@ def fingerprint(work: Work, count: int, version: str) -> dict[str, str]:
 
 def _method(work: Any) -> list[str]:
     """Return the class names of nested work, down to the method of its steps."""
-    inner = next((w for w in map(vars(work).get, ("work", "exact", "ladders", "steps")) if w), None)
+    inner = next((w for w in map(vars(work).get, ("work", "exact", "columns", "steps")) if w), None)
     if inner is None:
         return [type(work).__name__]
     names = [type(work).__name__]
@@ -205,7 +205,9 @@ def _inside(cell: types.CellType) -> Any:
 _MANIFEST = "calipers.json"
 _ROWS = re.compile(r"rows-(\d+)-(\d+)\.npz")
 # Subfolders of nested runs, and unfinished files of an interrupted run.
-_OTHER_FILES = re.compile(r"(argument|input|pair)-\d+|(first|second)-look|\..*\.unfinished")
+_OTHER_FILES = re.compile(
+    r"(argument|input|pair)-\d+|(first|second)-look|points-[0-9a-f]+|\..*\.unfinished"
+)
 
 
 class Checkpoint:
@@ -221,9 +223,16 @@ class Checkpoint:
         self._manifest: dict[str, str] = {}
 
     @classmethod
-    def of(cls, folder: Any, *parts: str) -> "Checkpoint | None":
-        """Return the checkpoint in a subfolder of the caller's folder, or None without a folder."""
-        return None if folder is None else cls(Path(os.fspath(folder), *parts))
+    def of(cls, folder: Any, *parts: str, work: Work | None = None) -> "Checkpoint | None":
+        """
+        Return the checkpoint in a subfolder of the caller's folder, or None without a folder.
+
+        The digest of `work`, if any, is appended to the name of the subfolder.
+        """
+        if folder is None:
+            return None
+        path = Path(os.fspath(folder), *parts)
+        return cls(path if work is None else Path(f"{path}-{digest(work)[:16]}"))
 
     def require_same(self, work: Work, count: int) -> None:
         """Raise if the folder belongs to a different derivative; write nothing."""

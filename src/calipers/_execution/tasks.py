@@ -76,7 +76,7 @@ class Function(Protocol):
 
 
 class Work(Protocol):
-    """A computation of rows, any range of which can be done separately."""
+    """A computation of rows in ranges that are independent of each other."""
 
     @property
     def problem(self) -> Function:

@@ -30,7 +30,7 @@ from .containers import (
     holds_arrays,
     is_array,
 )
-from .flatten import NO_INDICES, has_differences, has_fractions, labels_of, segments_of
+from .flatten import NO_INDICES, has_differences, has_fractions, has_kernels, labels_of, segments_of
 from .function_at_point import FunctionAtPoint, Labels, names_of, no_batches
 from .numerical_gradient import NumericalGradient
 
@@ -336,7 +336,7 @@ class CheckArguments:
 
     def zeros(self, subject: FunctionAtPoint) -> tuple["CheckArguments", FunctionAtPoint]:
         """Return a check that the derivative of outputs declared nondifferentiable is zero."""
-        without = (k for k, o in enumerate(subject.outputs) if not has_differences(o.dtype))
+        without = (k for k, o in enumerate(subject.outputs) if not has_kernels(o.dtype))
         claim = replace(self, nondifferentiable_outputs=tuple(without))
         subject = claim.at_point()
         nothing = (None,) * len(subject.active)
@@ -374,13 +374,17 @@ class CheckArguments:
 def is_differentiable(value: Any) -> bool:
     """Return True if an input is an array of floating-point numbers, or such a number."""
     if type(value) is np.ndarray:
-        return value.dtype.kind in "fc"
+        return _is_real_or_complex(value.dtype)
     if isinstance(value, (bool, int, str, bytes)) or value is None or callable(value):
         return False
     try:
-        return as_array(value).dtype.kind in "fc"
+        return _is_real_or_complex(as_array(value).dtype)
     except (TypeError, ValueError, RuntimeError):
         return False
+
+
+def _is_real_or_complex(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "fc" or dtype.name == "bfloat16"
 
 
 def argnums_of(argnums: Any, count: int) -> list[int]:

@@ -1,207 +1,25 @@
 """Check all entries: screen all columns, then refine and judge those that are not clear."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
+from .._derivatives.additivity import is_tied
 from .._derivatives.fixed_step_error import SLOPE_CALLS
+from .._derivatives.sampled import SampledColumns
 from .._execution.run import WORTH_SHARING_SECONDS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
-from .columns import Jacobian, Products, Pulled, Sizes, select_columns
-from .entry_rules import INCONCLUSIVE, PASS, VERDICTS, Rule, rounding_of
-from .flatten import largest_by_segment
+from .columns import Jacobian, Products, Pulled, Sizes
+from .entry_rules import PASS, Rule
 from .numerical import FiniteDifferences
-from .refine import MANY, VALUES
+from .perturb import Claims
 from .screening import Screening, rescreen_waiting, screen_columns
 from .summary import FlaggedEntries
-from .verdict import SlopesBelow, UndecidedEntries
-
-Indices = tuple[NDArray, ...]  # of entries: which of the columns, and their rows
-
-
-def judge_refined(
-    screening: Screening,
-    columns: NDArray,
-    refined: tuple[NDArray, ...],
-    entries: FlaggedEntries,
-    consistent: bool,
-) -> None:
-    """Judge the doubtful entries of columns by the results of `Refinement`."""
-    differences, sizes = screening.differences, screening.sizes
-    doubtful = _Doubtful(screening, columns, *refined)
-    differences.calls += doubtful.calls_of_f
-    finite = np.isfinite(doubtful.error)
-    worst = float(doubtful.error[finite].max(initial=0.0))
-    entries.largest_error = max(entries.largest_error, worst)
-    for number, column in zip(doubtful.numbers.tolist(), doubtful.value, strict=True):
-        entries.keep(number, column)
-    sizes.note(doubtful.numbers, doubtful.value, doubtful.error)
-    jacobians = screening.jacobians.items()
-    forms = {name: select_columns(jacobian, doubtful.numbers) for name, jacobian in jacobians}
-    agrees = _agree(list(forms.values()), screening.rule, doubtful.floor) if consistent else None
-    for form, every in forms.items():
-        indices = doubtful.indices(every)
-        k, rows = indices
-        undecided = doubtful.settled(every, indices, agrees)
-        numbers, error = doubtful.numbers[k], undecided.error
-        unknown = np.flatnonzero(undecided.verdicts == VERDICTS.index(INCONCLUSIVE))
-        sizes.doubt(rows[unknown], numbers[unknown], error[unknown])
-        entries.count[PASS] += every.size - len(rows)
-        entries.hidden += undecided.hidden
-        entries.add(
-            numbers, rows, form, undecided.verdicts, undecided.analytic, undecided.value, error
-        )
-
-
-@dataclass
-class _Doubtful:
-    """Columns that screening could not clear, and the results of `Refinement` for them."""
-
-    screening: Screening
-    columns: NDArray
-    value: NDArray
-    error: NDArray
-    states: NDArray
-    values: NDArray  # of f at points around x, where it was evaluated
-    calls: NDArray
-    right: NDArray
-    left: NDArray
-    below: NDArray
-    evaluated: NDArray
-
-    def __post_init__(self) -> None:
-        differences, subject = self.differences, self.differences.subject
-        self.numbers = differences.part.start + self.columns  # among those of all inputs
-        # Steps that are lost in the natural size of x say nothing where f is locally constant.
-        lost = differences.steps[self.columns] < differences.eps * subject.units[self.numbers]
-        standing = lost[:, None] & (self.right == 0) & (self.left == 0)
-        self.right, self.left = (
-            np.where(standing, np.nan, slope) for slope in (self.right, self.left)
-        )
-
-    @property
-    def differences(self) -> FiniteDifferences:
-        return self.screening.differences
-
-    @property
-    def calls_of_f(self) -> int:
-        return int(self.states["calls"].sum() + self.calls.sum() + self.evaluated.sum())
-
-    @cached_property
-    def floor(self) -> NDArray:
-        """The smaller of the largest entries in row and column, for each entry."""
-        sizes = self.screening.sizes
-        return np.asarray(np.minimum(sizes.rows, sizes.columns[self.numbers, None]))
-
-    @cached_property
-    def _results(self) -> NDArray:
-        subject = self.differences.subject
-        return largest_by_segment(subject.sizes, subject.active_outputs)
-
-    @cached_property
-    def _largest(self) -> tuple[NDArray, NDArray, NDArray]:
-        """The largest entries by output and by input, and the largest error by output."""
-        sizes, subject = self.screening.sizes, self.differences.subject
-        by_output = largest_by_segment(sizes.rows, subject.active_outputs)
-        by_input = largest_by_segment(sizes.columns, subject.active)
-        return by_output, by_input, largest_by_segment(sizes.row_errors, subject.active_outputs)
-
-    def indices(self, every: NDArray) -> Indices:
-        """Return the indices of entries that screening leaves in doubt, in one form."""
-        return np.nonzero(
-            self.screening.doubtful_entries(self.columns, every, self.right, self.left)
-        )
-
-    def settled(self, every: NDArray, indices: Indices, agrees: NDArray | None) -> UndecidedEntries:
-        """Return entries with their verdicts; `agrees` marks those on which all forms agree."""
-        undecided = self._undecided(every, indices, agrees)
-        if agrees is not None:
-            undecided.where_forms_agree(agrees[indices])
-        self._pass_rounding(undecided, indices)
-        self._check_oscillation(undecided, indices)
-        return undecided
-
-    def _undecided(
-        self, every: NDArray, indices: Indices, agrees: NDArray | None
-    ) -> UndecidedEntries:
-        differences, subject, sizes = (
-            self.differences,
-            self.differences.subject,
-            self.screening.sizes,
-        )
-        rule: Rule = self.screening.rule
-        k, rows = indices
-        columns, units = self.numbers[k], subject.units[self.numbers[k]]
-        analytic, value, floor = every[indices], self.value[indices], self.floor[indices]
-        by_output, by_input, _ = self._largest
-        most = np.minimum(by_output[rows], by_input[columns])
-        most = np.fmax(most, self._results[rows] / units)
-        if agrees is not None:
-            most = np.where(agrees[indices], most, 0.0)
-        error = differences.errors_by_other_steps(
-            rule, self.columns, indices, analytic, value, self.error[indices], floor
-        )
-        ceiling = np.fmax(sizes.rows[rows], sizes.columns[columns])
-        lengths = differences.steps[self.columns[k]]
-        noise = self.screening.noise[rows] / lengths
-        slopes = self.right[indices], self.left[indices], noise
-        shorter = differences.shorter(self.states[k], lengths)
-        evidence = floor, most, ceiling, *slopes, shorter, self.states["status"][k]
-        return UndecidedEntries(
-            rule, analytic, value, error, *evidence, rows, self.screening.rounding
-        )
-
-    def _pass_rounding(self, undecided: UndecidedEntries, indices: Indices) -> None:
-        """Pass entries that differ by no more than rounding of f, or of terms in its sums."""
-        differences, subject, eps = self.differences, self.differences.subject, self.differences.eps
-        k, rows = indices
-        units, lengths = subject.units[self.numbers[k]], differences.steps[self.columns[k]]
-        # What terms that cancel are rounded by, differences do not see over less than their step.
-        # The lowest ladder may be another entry's: that of screening is no longer.
-        along = np.fmin(units, np.fmax(self.states["step"][k], lengths))
-        rounding = rounding_of(subject.rounded[rows], eps) / units
-        undecided.where_rounded(np.fmax(rounding, subject.noise[rows] / along))
-        natural = subject.sizes[rows] / units
-        undecided.where_negligible(np.fmax(natural, subject.terms / units))
-        undecided.where_cancelled(natural, eps)
-        *_, unsure = self._largest
-        undecided.where_hidden(self.states["step"][k], eps, unsure[rows])
-
-    def _check_oscillation(self, undecided: UndecidedEntries, indices: Indices) -> None:
-        """Set the verdicts of entries where f oscillates below its steps, or has a kink."""
-        differences = self.differences
-        k, rows = indices
-
-        def many(wanted: NDArray) -> SlopesBelow:
-            entries = tuple(numbers[wanted] for numbers in indices)
-            return differences.below_now(self.columns, self.states, entries, MANY)
-
-        short = differences.below(self.below, self.states, indices)
-        undecided.where_oscillating(short, many)
-        probed = np.flatnonzero(self.calls[k] == VALUES)
-        around = self.values[k[probed], :, rows[probed]].T
-        lengths = differences.steps[self.columns[k[probed]]]
-        undecided.at_kinks(
-            probed, around, self._results[rows[probed]], lengths, differences.eps, short
-        )
-
-
-def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
-    """Return True where all forms of the derivative agree."""
-    first, *others = columns
-    same = np.ones(first.shape, bool)
-    with np.errstate(invalid="ignore"):
-        for other in others:
-            same &= np.abs(first - other) <= rule.allowed(other, first, floor)
-    return same
-
+from .verdict import RefinedColumns
 
 _REFINED_BYTES = 1 << 22  # bytes of the results of `Refinement` that are held at a time
-_REFINED_NUMBERS = 22  # numbers that `Refinement` returns for an entry
 
 
 def examine(
@@ -211,6 +29,7 @@ def examine(
     entries: FlaggedEntries,
     random: np.random.Generator,
     consistent: bool = False,
+    claims: Claims | None = None,
 ) -> Sizes:
     """
     Judge the entries of inputs, in every form in which their derivatives were given.
@@ -223,7 +42,7 @@ def examine(
     covered = sum(differences.problem.coordinates for differences in whole) == columns
     unknown = covered and all(differences.compiled for differences in whole)
     if unknown and isinstance(one, Pulled):
-        sizes = _by_products(whole, one, rule, entries, random)
+        sizes = _by_products(whole, one, rule, entries, random, claims)
         if sizes is not None:
             return sizes
     for name, jacobian in jacobians.items():
@@ -232,7 +51,8 @@ def examine(
         sizes = Sizes(np.zeros(rows), np.zeros(columns), is_complete=False)
     else:
         sizes = Sizes.of(jacobians, rows, columns)
-    screenings = [Screening(differences, jacobians, sizes, rule) for differences in whole]
+    about = jacobians, sizes, rule, None, claims
+    screenings = [Screening(differences, *about) for differences in whole]
     marks = [screen_columns(screening) for screening in screenings]
     for screening in screenings:
         screening.measure()
@@ -250,6 +70,7 @@ def _by_products(
     rule: Rule,
     entries: FlaggedEntries,
     random: np.random.Generator,
+    claims: Claims | None,
 ) -> Sizes | None:
     """Do as `examine` by a few products if they confirm all entries; else return None."""
     rows, columns = pulled.shape
@@ -257,10 +78,9 @@ def _by_products(
     products = Products.of(pulled, random)
     if products is None:
         return None
-    screenings = [
-        Screening(differences, {pulled.d.name: pulled}, sizes, rule, products)
-        for differences in whole
-    ]
+    alone: dict[str, Jacobian] = {pulled.d.name: pulled}
+    about = alone, sizes, rule, products, claims
+    screenings = [Screening(differences, *about) for differences in whole]
     marks = [screen_columns(screening) for screening in screenings]
     for screening in screenings:
         screening.measure()
@@ -272,6 +92,10 @@ def _by_products(
     sums = np.sum([screening.sums for screening in screenings], axis=0)
     if not products.confirm(sizes.rows, least, sums, taken, rule):
         return None
+    for screening, marked in zip(screenings, marks, strict=True):
+        screening.find_rounded(marked)
+        if (marked == DOUBTED).any():
+            return None
     for screening, marked in zip(screenings, marks, strict=True):
         _judge(screening, marked, entries, consistent=False)
     # Of columns that are left out nothing else is known.
@@ -285,6 +109,8 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
     """Count the columns of one input that are clear, and refine and judge the others."""
     differences = screening.differences
     marks[differences.small & (marks != LEFT_OUT)] = DOUBTED
+    if screening.products is None:
+        screening.find_rounded(marks)
     taken = len(marks) - int(np.count_nonzero(marks == LEFT_OUT))
     entries.left_out += len(marks) - taken
     doubtful = np.flatnonzero(marks == DOUBTED)
@@ -293,13 +119,29 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
     )
 
     if differences.policy.is_local:
-        step = max(1, _REFINED_BYTES // (8 * _REFINED_NUMBERS * differences.problem.base.size))
+        step = max(
+            1, _REFINED_BYTES // (8 * SampledColumns.numbers * differences.problem.base.size)
+        )
         for first in range(0, len(doubtful), step):
             columns = doubtful[first : first + step]
             refined = _refine_here(differences, columns)
-            judge_refined(screening, columns, refined, entries, consistent)
+            RefinedColumns(screening, columns, refined).judge(entries, consistent)
     elif len(doubtful):
         _refine_elsewhere(screening, doubtful, entries, consistent)
+    _find_ties(differences, entries)
+
+
+def _find_ties(differences: FiniteDifferences, entries: FlaggedEntries) -> None:
+    """Change the verdict of wrong entries where f is not differentiable, as values tie."""
+    indices, columns, rows, off = entries.accused(differences.part)
+    if len(indices):
+        start = differences.part.start
+        values, errors = (
+            {number - start: column for number, column in stored.items()}
+            for stored in (entries.numerical, entries.errors)
+        )
+        tied = is_tied(differences, columns - start, rows, off, values, errors)
+        entries.call_tied(indices[tied])
 
 
 def _refine_here(differences: FiniteDifferences, columns: NDArray) -> tuple[NDArray, ...]:
@@ -331,6 +173,7 @@ def _refine_elsewhere(
             early[first + k] = tuple(array[k : k + 1] for array in refined)
         while waiting and (column := next(iter(waiting))) in early:
             del waiting[column]
-            judge_refined(screening, np.array([column]), early.pop(column), entries, consistent)
+            results = RefinedColumns(screening, np.array([column]), early.pop(column))
+            results.judge(entries, consistent)
 
     differences.run_pass(differences.refinement, "second-look", wanted, store)

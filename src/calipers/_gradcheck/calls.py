@@ -3,7 +3,7 @@
 import inspect
 import json
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, wraps
 from types import FunctionType
@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from .._core.arguments import nearest, note_form
+from .._core.arguments import note_form, unexpected_keyword
 from .._core.arrays import as_array
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
@@ -53,15 +53,9 @@ def explains_call(checker: Callable[P, R]) -> Callable[P, R]:
                 several = f"pass the inputs as one tuple: {checker.__name__}(f, (x, w, b), ...)"
                 note_form(error, several)
                 raise
-        raise unexpected_option(checker, unknown[0], names)
+        raise unexpected_keyword(checker.__name__, unknown[0], names, listed=False)
 
     return call
-
-
-def unexpected_option(checker: Callable[..., Any], name: str, names: Iterable[str]) -> TypeError:
-    """Return the TypeError for an unexpected keyword, with the most similar one that is valid."""
-    msg = f"{checker.__name__}() got an unexpected keyword argument {name!r}"
-    return TypeError(f"{msg}{nearest(name, names)}")
 
 
 def _each(of: Callable[[Any], Any], value: Any) -> Any:

@@ -11,25 +11,26 @@ from typing import Any
 import numpy as np
 
 from .._core.arguments import warn
+from .._core.dtypes import SPACINGS
 from .._core.protocols import NDArray
-from .._derivatives.precision import SPACINGS
 from .._derivatives.steps import COMPLEX_STEP
+from .._derivatives.thresholds import THRESHOLDS
 from .._execution.run import Progress
 from . import invariants
 from .adapt import CheckArguments
 from .all_entries import examine
 from .analytic import AnalyticDerivative
-from .basis_vectors import FEW_VECTORS
+from .basis_vectors import FEW_VECTORS, Rows
 from .calls import Call
 from .columns import Jacobian, Sizes, jacobian_of
-from .entry_rules import FAIL, PASS, VERDICTS, Rule, default_resolution
+from .entry_rules import FAIL, PASS, Rule, default_resolution
 from .fast_mode import is_moderate, project
-from .flatten import WrongFormError, has_differences
+from .flatten import WrongFormError, has_kernels
 from .function_at_point import FunctionAtPoint, without_warnings_of_batches
 from .linearity import linearity
 from .numerical import ExecutionPolicy, FiniteDifferences, plan_differences
 from .options import Settings
-from .perturb import rounding_only_entries
+from .perturb import Claims
 from .report import CalipersWarning, GradcheckReport, answer
 from .summary import CheckOutcome, FlaggedEntries
 
@@ -105,26 +106,14 @@ class Check:
                 consistent, mismatches = self._adjoint(random)
             outcome.late += mismatches
             with np.errstate(all="ignore"):
-                sizes, eps = self._differences(steps, way, random, consistent)
-                about = self.derivatives, self.rule, sizes, eps, random
-                if outcome.entries.verdicts:
-                    outcome.entries.downgrade_to_pass(
-                        rounding_only_entries(outcome.entries, subject, *about)
-                    )
+                sizes, every = self._compared(steps, way, random, consistent)
             for d in self.derivatives:  # needs the sizes of entries, which are known by now
                 assert d.first is not None
                 if d.form == "jac":
                     d.change = invariants.change_of_jacobian(d, d.first)
                     continue
                 rows = outcome.jacobians[d.name].unit_products if outcome.jacobians else None
-                late = invariants.late_results(d)
-                # Formats that f computes in do not count, nor those within the user's tolerance.
-                coarsest = 2 * self.rule.rtol if self.rule.share == 1 else 0.0
-                formats = [k for k, each in SPACINGS.items() if each > max(eps, coarsest)]
-                spacing = SPACINGS[formats[0]] if formats else np.inf
-                if rows is None or not invariants.is_linear(d, late, rows, self.rule.rtol, spacing):
-                    options = nondet_tol, self.rule, sizes, rows, eps, formats, late
-                    findings[d.name] += linearity(d, random, *options)
+                findings[d.name] += self._linearity(d, random, sizes, rows, every)
         except WrongFormError as wrong:
             others.append(str(wrong))
             outcome.jacobians, outcome.late = {}, []
@@ -139,7 +128,7 @@ class Check:
             outcome.findings += findings.get(d.name, ())
         outcome.findings += others
         if outcome.entries.count[FAIL] and not outcome.findings:
-            self._acquit(invariants.memory_order(subject))
+            self._set_undecided(invariants.memory_order(subject))
         if outcome.entries.left_out == subject.columns and not (outcome.findings or outcome.late):
             return self._reported("no element of the inputs is finite and has a nonzero step")
         return self._reported()
@@ -148,41 +137,33 @@ class Check:
         alone = len(self.derivatives) == 1
         return {d.name: jacobian_of(d, alone) for d in self.derivatives}
 
-    def _acquit(self, why: str | None) -> None:
+    def _set_undecided(self, why: str | None) -> None:
         """Make the verdict undecided for a reason that excuses all entries, if there is one."""
         if why is not None:
             self._outcome.undecided, self._outcome.entries = why, FlaggedEntries()
 
-    def _differences(
+    def _linearity(
         self,
-        steps: list[dict[str, Any]],
-        way: ExecutionPolicy,
+        d: AnalyticDerivative,
         random: np.random.Generator,
-        consistent: bool,
-    ) -> tuple[Sizes | None, float]:
-        """
-        Compare with differences; return the sizes of the Jacobians, and the largest eps in f.
-
-        If some entry is wrong, or all are 0, f may round its inputs to a low-precision format. If
-        so, all entries are judged again with steps for that format.
-        """
-        subject, outcome = self.subject, self._outcome
-        sizes, every = self._compared(steps, way, random, consistent)
-        count = outcome.entries.count
-        clear = outcome.undecided is None and not any(count[name] for name in VERDICTS[:-1])
-        if not (clear and self.any_slope):
-            # In fast mode an input may occur twice, and is examined once.
-            by_position = {k.part.position: k for k in reversed(every)}
-            formats = {position: k.in_the_format_of_x() for position, k in by_position.items()}
-            rounded = {k: plan for k, plan in formats.items() if plan is not None}
-            if rounded:
-                outcome.entries, outcome.undecided = FlaggedEntries(), None
-                pairs = zip(subject.active, steps, strict=True)
-                steps = [{**each, "format_steps": rounded.get(p.position)} for p, each in pairs]
-                again = replace(way, checkpoint=None)  # it stores the screening by the first steps
-                sizes, every = self._compared(steps, again, random, consistent)
-        outcome.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
-        return sizes, max([subject.eps, *(look.eps for look in every)])
+        sizes: Sizes | None,
+        rows: Rows | None,
+        every: list[FiniteDifferences],
+    ) -> list[str]:
+        """Check that d is linear, up to the rounding of f, which is measured if it is not."""
+        rule, late, eps = self.rule, invariants.late_results(d), self.subject.eps
+        coarsest = 2 * rule.rtol if rule.share == 1 else 0.0  # within the user's tolerance
+        formats = [k for k, each in SPACINGS.items() if each > max(eps, coarsest)]
+        spacing = SPACINGS[formats[0]] if formats else np.inf
+        if rows is not None and invariants.is_linear(d, late, rows, rule.rtol, spacing):
+            return []
+        options = rule.noise, rule, sizes, rows
+        findings = list(linearity(d, random, *options, eps, formats, late))
+        noise = max((one.relative_noise for one in every[:1] if findings), default=eps)
+        if noise > THRESHOLDS.noisy * eps:
+            formats = [k for k in formats if SPACINGS[k] > noise]
+            findings = list(linearity(d, random, *options, noise, formats, late))
+        return findings
 
     def _compared(
         self,
@@ -228,11 +209,12 @@ class Check:
             if whole:
                 outcome.jacobians = outcome.jacobians or self._jacobians()
                 about = self.rule, outcome.entries, random
-                sizes = examine(whole, outcome.jacobians, *about, consistent)
+                claims = Claims(self.derivatives, random)
+                sizes = examine(whole, outcome.jacobians, *about, consistent, claims)
                 self.any_slope |= bool(sizes.rows.any())
         finally:
             every = [*probed, *whole]
-            subject.calls += sum(look.calls for look in every)
+            subject.calls += sum(differences.calls for differences in every)
         return sizes, every
 
     def _empty(self) -> GradcheckReport:
@@ -319,7 +301,7 @@ def run_check(
     if settings.method == COMPLEX_STEP:
         settings.require_analytic(arguments.of_library)
     subject = arguments.at_point()
-    if not subject.active_outputs and any(has_differences(o.dtype) for o in subject.outputs):
+    if not subject.active_outputs and any(has_kernels(o.dtype) for o in subject.outputs):
         arguments, subject = arguments.zeros(subject)
         settings = replace(settings, check_undefined_grad=False, inplace=None)
     steps = settings.steps(len(subject.active))

@@ -1,28 +1,29 @@
 """fast_mode: compare products with random directions, and trace a wrong one to its entry."""
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
-from .._kernels.differences import NOISY
+from .._derivatives.additivity import is_tied
+from .._derivatives.thresholds import THRESHOLDS
 from .analytic import AnalyticDerivative
 from .entry_rules import (
     FAIL,
     INCONCLUSIVE,
-    NEGLIGIBLE,
+    NONSMOOTH,
     PASS,
     VERDICTS,
     Rule,
+    default_resolution,
+    is_wrong,
+    judge_value,
     rounded_away,
-    rounding_of,
-    slope_supports_analytic,
-    slopes_support_analytic,
 )
 from .flatten import largest_by_segment, norm
 from .numerical import FiniteDifferences
-from .refine import MANY
 from .summary import CheckOutcome
 
 CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
@@ -34,6 +35,8 @@ _LEAST = 2.0**-20  # least perturbation of an element, relative to the largest
 _MARGIN = 4.0  # tolerance of products, in numerical errors
 _ROUNDING = 64.0  # rounding errors of products, in eps
 _ROUNDING_OF_ALL = 1024.0  # the same of products contracted with a cotangent, in eps
+_CANCELS = 0.125  # share of its terms below which a product shows wrong factors too little
+_DRAWS = 4  # directions that are tried for a product that is not small by chance
 _ZERO_EPS = 64.0  # error of a zero product, in eps times the largest product
 
 
@@ -54,7 +57,6 @@ class Probe:
         rule: Rule,
         resolution: float,
         random: np.random.Generator,
-        short_steps: bool,
     ) -> None:
         self._differences, self._derivative = differences, derivative
         self._rule, self._resolution = rule, resolution
@@ -65,26 +67,35 @@ class Probe:
         largest = finite.max(initial=0.0)
         lengths = np.where(np.isfinite(x), np.maximum(x, _LEAST * largest), 1.0)
         lengths[x == 0] = min(1.0, largest) or 1.0  # zeros have no length scale
+        self._random, self._lengths = random, lengths
         self._direction = random.standard_normal(count) * lengths
         self._weights = random.standard_normal(differences.subject.rows)
         self._gradient: NDArray | None = None
-        self._short_steps = short_steps  # may confirm a product of 0
-        self.any_slope = False
+        self.any_slope = self._cancels = False
         self._settled = differences.steps == 0
+        self._resolved: NDArray | None = None  # outputs, by the directions that were tried
+        self._is_by_chance = False  # whether few outputs are not resolved
 
     def compare(self) -> str:
         """
         Compare one product over all columns that are not settled.
 
         A random direction detects an error in any entry. UNKNOWN: differences do not resolve the
-        product, or it is not finite.
+        product, or it is not finite. If only a few of many outputs are unresolved, this may be
+        by chance: then other directions are drawn.
         """
         if not len(self._direction):
             return CLEAR
-        chosen = np.where(self._settled, 0.0, self._direction)
-        excess, unknown = self._excess(chosen)
-        if excess > 1:
-            return HIT
+        unknown, self._resolved = False, None
+        for _ in range(_DRAWS):
+            excess, unknown = self._excess(np.where(self._settled, 0.0, self._direction))
+            if excess > 1:
+                return HIT
+            if unknown and not self._is_by_chance:
+                return UNKNOWN
+            if not unknown and not self._cancels:
+                return CLEAR
+            self._direction = self._random.standard_normal(len(self._lengths)) * self._lengths
         return UNKNOWN if unknown else CLEAR
 
     def settle(self, column: int) -> None:
@@ -114,14 +125,21 @@ class Probe:
         analytic, terms = self._analytic(exact.astype(float))
         self.any_slope |= bool(np.any(terms))
         natural = self._natural_sizes(exact)
+        if analytic.shape == () and terms == 0:
+            # Of a derivative that is not 0 random cotangents make no product of 0.
+            analytic = terms = np.zeros(value.shape)
         rounding, contracted = _ROUNDING, analytic.shape == ()
+        every, errors = value, error
         if contracted:  # by the cotangent, too
             rounding, weights = _ROUNDING_OF_ALL, self._weights
             error, natural = (np.asarray(norm(weights * x)) for x in (error, natural))
             value = np.asarray(weights @ value)
+        self._cancels = contracted and bool(
+            np.abs(value) < _CANCELS * terms or _MARGIN * error > THRESHOLDS.telling * np.abs(value)
+        )
         with np.errstate(all="ignore"):
             difference = np.abs(analytic - value)
-            allowed = _MARGIN * error + rounding * differences.eps * terms
+            allowed = _MARGIN * error + min(rounding * differences.eps, self._resolution) * terms
             size = np.maximum(np.abs(value), terms)
             constant = (value == 0) & (
                 error <= _ZERO_EPS * differences.eps * np.max(size, initial=0.0)
@@ -133,29 +151,15 @@ class Probe:
             # negligible at the scale of f and x.
             zero = rounded_away(terms if contracted else analytic, natural, differences.eps)
             confirmed = resolved | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
-        if self._short_steps and np.any(zero & ~confirmed):
-            confirmed |= zero & self._confirmed_by_short_steps(v, analytic, natural)
+            largest = np.max(np.abs(every), initial=0.0)
+            vague = errors > self._resolution * np.fmax(np.abs(every), largest)
+            self._is_by_chance = bool(np.mean(vague) <= THRESHOLDS.negligible)
+            if not contracted:
+                if self._resolved is not None:
+                    confirmed = confirmed | self._resolved
+                self._resolved = confirmed
         ratio = np.where(resolved, ratio, 0.0)
         return float(np.max(ratio, initial=0.0)), not bool(np.all(confirmed))
-
-    def _confirmed_by_short_steps(self, v: NDArray, analytic: NDArray, natural: NDArray) -> NDArray:
-        """
-        Return True for products that slopes confirm by steps shorter than extrapolation takes.
-
-        They confirm none if f rounds x to a format of few bits: it is constant in between.
-        """
-        differences = self._differences
-        if differences.in_the_format_of_x() is not None:
-            return np.zeros(analytic.shape, bool)
-        right, left, steps = differences.slopes_along(v, 5)
-        noise = rounding_of(differences.subject.sizes, differences.eps) / steps[:, None]
-        if analytic.shape == ():
-            weights = self._weights
-            right, left = (slopes @ weights[:, None] for slopes in (right, left))
-            noise = np.array([[norm(weights * row)] for row in noise])
-        return self._rule.confirmed(analytic, NEGLIGIBLE * natural, right, left, noise).reshape(
-            analytic.shape
-        )
 
     def _natural_sizes(self, direction: NDArray) -> NDArray:
         """Return the size of J v if f changes in proportion to x; an f of 0 counts as 1."""
@@ -232,8 +236,10 @@ def project(
     """
     outcome.entries.left_out += int(np.count_nonzero(differences.steps == 0))
     moderate, any_slope = is_moderate(differences), False
+    if moderate and default_resolution(differences.eps) > THRESHOLDS.rtol_single:
+        return True, any_slope  # a tenth of a product of numbers of 16 bits may be rounding
     for d in derivatives:
-        probe = Probe(differences, d, rule, resolution, random, short_steps=not moderate)
+        probe = Probe(differences, d, rule, resolution, random)
         wrong = 0
         for _ in range(_SUSPECTS):
             result = probe.compare()
@@ -274,24 +280,31 @@ def _judged_column(
     number, entries = differences.part.start + column, outcome.entries
     if (number, d.name) in zip(entries.columns, entries.forms, strict=True):
         return FAIL
-    value, error, state = differences.derivative(column)
+    sampled = differences.samples(column)
+    value, error = differences.derivative(column) if sampled is None else sampled.derivative()
     rows, analytic = column_of(d, number, value)
     size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
-    noisy = bool(state["status"] == NOISY)
-    verdict = rule.judge(analytic, value[rows], error[rows], size, noisy)
-    slope = differences.slope(column)[rows]
-    noise = (
-        rounding_of(differences.subject.sizes[rows], differences.eps) / differences.steps[column]
-    )
-    verdict[slope_supports_analytic(analytic, value[rows], slope, noise)] = VERDICTS.index(PASS)
-    wavy = verdict == VERDICTS.index(FAIL)
-    if wavy.any():
-        of_column = np.zeros(len(rows), int), rows
-        below = differences.below_now(np.array([column]), np.array([state]), of_column, MANY)
-        wavy &= slopes_support_analytic(analytic, value[rows], *below)
-    verdict[wavy] = VERDICTS.index(INCONCLUSIVE)
-    if not np.any(verdict == VERDICTS.index(FAIL)):
+    allowed = rule.allowed(analytic, value[rows], size)
+    finite = value[np.isfinite(value)]
+    natural = max(float(size[0]), float(np.abs(finite).max(initial=0.0)))
+    if sampled is None:
+        verdict, _ = judge_value(rule, analytic, value[rows], error[rows], allowed, natural)
+        wrong = verdict == VERDICTS.index(FAIL)
+        if wrong.any():
+            error = np.fmax(error, differences.noise_of(np.array([column]), value[None])[0])
+            wrong &= is_wrong(analytic, value[rows], error[rows], allowed)  # noise hides no others
+            verdict[~wrong & (verdict == VERDICTS.index(FAIL))] = VERDICTS.index(INCONCLUSIVE)
+    else:
+        about = partial(differences.noise_at, rows), lambda: differences.rounded_outputs[rows]
+        verdict = sampled.judge(rows, analytic, allowed, natural, rule.rtol, *about)
+        wrong = verdict == VERDICTS.index(FAIL)
+    if not wrong.any():
         return PASS
+    off, columns = np.abs(analytic - value[rows])[wrong], np.full(np.count_nonzero(wrong), column)
+    tied = is_tied(differences, columns, rows[wrong], off, {column: value}, {column: error})
+    if tied.all():
+        return PASS
+    verdict[np.flatnonzero(wrong)[tied]] = VERDICTS.index(NONSMOOTH)
     numbers = np.full(len(rows), number)
     entries.add(numbers, rows, d.name, verdict, analytic, value[rows], error[rows])
     return FAIL

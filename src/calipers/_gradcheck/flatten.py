@@ -15,6 +15,7 @@ from .._core.protocols import NDArray
 from .._core.report import index_text
 
 _ATTRIBUTES = {"": "", "real": ".real", "imaginary": ".imag"}
+_NARROW_BYTES = 2  # of float16 and bfloat16
 NO_INDICES: Mapping[int, tuple[NDArray, ...]] = MappingProxyType({})
 
 
@@ -25,15 +26,22 @@ class WrongFormError(Exception):
 def real_vector(arrays: Sequence[NDArray]) -> NDArray:
     """Return the elements of arrays as one vector of real numbers; a complex element is two."""
     if len(arrays) == 1:
-        flat = np.ascontiguousarray(arrays[0]).reshape(-1)
+        flat = widened(np.ascontiguousarray(arrays[0])).reshape(-1)
         return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
-    return np.concatenate([np.empty(0), *map(as_real_vector, map(np.ascontiguousarray, arrays))])
+    parts = (as_real_vector(widened(np.ascontiguousarray(array))) for array in arrays)
+    return np.concatenate([np.empty(0), *parts])
+
+
+def widened(array: NDArray) -> NDArray:
+    """Return numbers of 16 bits in float32, in which their differences are exact."""
+    return array.astype(np.float32) if array.dtype.itemsize == _NARROW_BYTES else array
 
 
 def real_rows(arrays: Sequence[NDArray]) -> NDArray:
     """Return arrays of the same length as a matrix of real numbers, with a row for each item."""
     parts = [
-        as_real_vector(np.ascontiguousarray(array)).reshape(len(array), -1) for array in arrays
+        as_real_vector(widened(np.ascontiguousarray(array))).reshape(len(array), -1)
+        for array in arrays
     ]
     if len(parts) == 1:
         return parts[0]
@@ -59,6 +67,11 @@ def norm(values: NDArray) -> float:
 
 def has_differences(dtype: np.dtype[Any]) -> bool:
     """Return True if numbers of this dtype are differentiated by finite differences."""
+    return dtype.char in "efdFD" or dtype.name == "bfloat16"
+
+
+def has_kernels(dtype: np.dtype[Any]) -> bool:
+    """Return True if compiled loops take numbers of this dtype."""
     return dtype.char in "fdFD"
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._core.arguments import SEVERAL_INPUTS, note_form
+from .._core.dtypes import finfo
 from .._core.protocols import NDArray
 from .._derivatives.function import REAL, WIRTINGER, Problem
 from .._derivatives.steps import COMPLEX_STEP, limits_of, modes_of
@@ -27,6 +28,7 @@ from .flatten import (
     as_outputs,
     has_differences,
     has_fractions,
+    has_kernels,
     labels_of,
     largest_by_segment,
     moduli,
@@ -197,7 +199,7 @@ class FunctionAtPoint:
         """The largest eps among the dtypes of inputs and outputs."""
         eps = 0.0
         for part in (*self.active, *self.active_outputs):
-            eps = max(eps, float(np.finfo(part.example.dtype).eps))
+            eps = max(eps, float(finfo(part.example.dtype).eps))
         return eps or 2.0**-52
 
     def arguments(self) -> list[Any]:
@@ -340,7 +342,7 @@ class FunctionAtPoint:
             return None
         f = replace(self.adapted, of_batch=of_batch, position=part.position)
         # Two different points: a wrong batch may return the result of one point for all.
-        nearby = x + np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
+        nearby = x + float(finfo(x.dtype).eps) ** (1 / 3) * np.maximum(1, np.abs(x))
         points = np.stack([x, nearby.astype(x.dtype, copy=False)])
         try:
             values = f.real_rows(*before, points, *after, **named)
@@ -378,7 +380,7 @@ class FunctionAtPoint:
     @property
     def _alone(self) -> bool:
         """Whether f returns one array, of a dtype that kernels support."""
-        return not self.several and has_differences(self.active_outputs[0].example.dtype)
+        return not self.several and has_kernels(self.active_outputs[0].example.dtype)
 
     @property
     def _fills(self) -> bool:

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._core.arrays import is_sparse
+from .._core.dtypes import least_normal
 from .._core.protocols import NDArray
 from .analytic import AnalyticDerivative
 from .basis_vectors import Rows
 from .calls import ADD, WRITE
-from .entry_rules import all_agree, least_normal
+from .entry_rules import all_agree
 from .flatten import WrongFormError, as_outputs, largest_by_segment, norm, real_vector
 from .function_at_point import FunctionAtPoint
 from .jacobian_storage import entries_of_both
@@ -25,8 +25,10 @@ ROUNDING = 256.0
 LARGE, SMALL = -16.0, 2.0**-16
 _UNIT = 1 / 8  # makes a direction at most 1, where a tolerance is absolute
 _SAMPLE = slice(0, 64)  # rows of a Jacobian that are copied and compared with a second call
-# Directions of at most so many numbers are drawn once, as this takes longer than a call.
-_CACHED_SIZE = 4096
+# Directions of at most 4096 numbers are drawn once, as this takes longer than a call of f, and
+# those of 64 sizes are retained.
+_CACHED_SIZE, _MAX_CACHED = 4096, 64
+_CACHE: dict[int, tuple[NDArray, NDArray]] = {}
 _EXCLUDED = 0.25  # share of the effect of a rounding below which results do not show it
 
 
@@ -365,7 +367,7 @@ def direction(d: AnalyticDerivative, random: np.random.Generator) -> NDArray:
 
 def scales(size: int) -> NDArray:
     """Return powers of two that span three decades, 1 among them, in a random order."""
-    return _last_digits_and_scales(size)[1]
+    return _digits_and_magnitudes(size)[1]
 
 
 def drawn(size: int, random: np.random.Generator, eps: float) -> NDArray:
@@ -373,24 +375,21 @@ def drawn(size: int, random: np.random.Generator, eps: float) -> NDArray:
     signed = random.integers(-55, 55, size)
     steps = round(1 / (32 * eps))  # from 1 to 2; few such numbers have an exact sum
     sizes = (np.abs(signed + 0.5) + 8.5) / 8
-    sizes += np.floor(_last_digits_and_scales(size)[0] * steps) / steps
+    sizes += np.floor(_digits_and_magnitudes(size)[0] * steps) / steps
     return np.asarray(np.copysign(sizes, signed))
 
 
-def _last_digits_and_scales(size: int) -> tuple[NDArray, NDArray]:
+def _digits_and_magnitudes(size: int) -> tuple[NDArray, NDArray]:
     """Return the last digits of random numbers, below 1/8, and their magnitudes."""
-    return (_cached_digits if size <= _CACHED_SIZE else _digits)(size)
-
-
-def _digits(size: int) -> tuple[NDArray, NDArray]:
+    if size in _CACHE:
+        return _CACHE[size]
     random = np.random.default_rng(size)
     powers = 0.5 ** np.linspace(0, 10, size).astype(int)
     digits, magnitudes = random.random(size) / 8, random.permutation(powers)
     digits.flags.writeable = magnitudes.flags.writeable = False  # they are shared by later calls
+    if size <= _CACHED_SIZE and len(_CACHE) < _MAX_CACHED:
+        _CACHE[size] = digits, magnitudes
     return digits, magnitudes
-
-
-_cached_digits = lru_cache(maxsize=64)(_digits)
 
 
 def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:

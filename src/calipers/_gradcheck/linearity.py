@@ -1,12 +1,12 @@
 """Check that vjp and jvp are linear, in all digits, magnitudes and memory layouts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
+from .._core.dtypes import SPACINGS
 from .._core.protocols import NDArray
-from .._derivatives.precision import SPACINGS, rounding_format
 from .analytic import AnalyticDerivative
 from .basis_vectors import Rows, UnitVectors
 from .columns import Sizes
@@ -25,6 +25,8 @@ from .invariants import (
 from .perturb import Move, perturbation_error
 
 _FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # exact in all formats
+_MIDPOINT_OFFSET = 2.0**-11  # distance from the midpoint of two numbers, in their spacings
+_UNCHANGED_EPS = 64.0  # times eps: changes of results that count as unchanged
 
 
 def linearity(
@@ -178,9 +180,9 @@ def _rounding_of_direction(
         for output in d.result_segments:
             block = slice(output.start, output.stop)
             perturb = partial(_perturbed, d, shift=shift, block=block, noise=noise)
-            name = rounding_format(partial(perturb, w, results), formats)
+            name = _rounding_format(partial(perturb, w, results), formats)
             if name and all(
-                rounding_format(partial(perturb, u, {0.0: d.applied(u)}), (name,))
+                _rounding_format(partial(perturb, u, {0.0: d.applied(u)}), (name,))
                 for u in _numbers_of(name, units, random)
             ):
                 yield (
@@ -222,3 +224,28 @@ def _perturbed(
         if not np.any(share * change > noise[block]):
             return None
     return values
+
+
+def _rounding_format(values_at: Callable[[float], NDArray | None], names: Sequence[str]) -> str:
+    """
+    Return the first of some formats that a function rounds its argument to, or "".
+
+    Its argument is exact in all of them. Elements are shifted by shares of their power of two: the
+    results are constant up to the midpoint of two numbers of the format, and change beyond it.
+    """
+    there = values_at(0.0)
+    for name in names:
+        inside = values_at((0.5 - _MIDPOINT_OFFSET) * SPACINGS[name])
+        if there is None or inside is None or not np.array_equal(there, inside):
+            return ""
+        beyond = values_at((0.5 + _MIDPOINT_OFFSET) * SPACINGS[name])
+        if beyond is not None and _differ(there, beyond):
+            return name
+    return ""
+
+
+def _differ(one: NDArray, other: NDArray) -> bool:
+    """Return True if results differ by more than rounding."""
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - other) <= _UNCHANGED_EPS * np.finfo(one.dtype).eps * np.abs(one)
+    return not np.all(near | (one == other) | (np.isnan(one) & np.isnan(other)))

@@ -1,6 +1,6 @@
 """Numerical columns of the Jacobian: slopes for screening, extrapolation for refinement."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import as_real_vector
+from .._core.dtypes import SPACINGS, as_real_vector, is_double
 from .._core.protocols import NDArray
 from .._derivatives.adaptive import ExtrapolatedColumns
 from .._derivatives.directions import jacobian_vector_product, slopes_along
@@ -20,7 +20,7 @@ from .._derivatives.fixed_step_error import (
     slopes_of,
 )
 from .._derivatives.function import Problem
-from .._derivatives.precision import in_its_format, in_the_format_of_x
+from .._derivatives.sampled import SampledColumn, SampledColumns, noise_along
 from .._derivatives.steps import (
     ADAPTIVE,
     COMPLEX_STEP,
@@ -28,21 +28,25 @@ from .._derivatives.steps import (
     Steps,
     plan_steps,
     sizes_of,
-    small_of,
 )
+from .._derivatives.thresholds import THRESHOLDS
 from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run, run_parts
-from .._execution.tasks import Work
+from .._execution.tasks import Buffers, Work
 from .._execution.workers import StoreRows
-from .._kernels.ladder import NATURAL_LENGTH
-from .entry_rules import Rule, rounding_of
-from .flatten import Segment
+from .flatten import Segment, real_vector
 from .function_at_point import FunctionAtPoint
 from .numerical_gradient import NumericalGradient
-from .refine import SOME, Below, Refinement
+from .refine import Refinement
 
 _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two and four
+# Columns whose differences take less time than to compile a loop around f.
+_FEW_COLUMNS = 8
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
+_WITHIN = 4.0  # ratio of the length to the caller's step; noise is measured at a quarter of it
+_COARSEST = SPACINGS["bfloat16"]  # relative steps over which results in bfloat16 may be constant
+# Multiples of x at which the jumps of rounding are in proportion to those at x.
+_OTHER_SIZES = 2.0**-4, 2.0**4
 _LONGER = 4.0  # ratio to the usual steps below which steps of the fourth order are not taken
 
 
@@ -78,15 +82,6 @@ class FiniteDifferences:
     def eps(self) -> float:
         """The unit spacing of the format that f computes in."""
         return self.coarse.eps
-
-    def in_the_format_of_x(self) -> Steps | None:
-        """Return steps for the format that f rounds its input to, or None; evaluates f."""
-        if not isinstance(self.exact, ExtrapolatedColumns) or self.coarse.narrow:
-            return None
-        # The test stays within the steps that the caller passed.
-        steps = in_the_format_of_x(self.exact.problem, self.exact.steps)
-        self.subject.calls += steps.calls
-        return steps if steps.narrow else None
 
     @cached_property
     def slopes(self) -> Slopes:
@@ -129,7 +124,11 @@ class FiniteDifferences:
     @cached_property
     def refinement(self) -> Refinement:
         """The refinement of columns."""
-        return Refinement(self.slopes, self.exact, self.coarse, self.steps)
+        exact = self.exact
+        # Numerical gradients have a subclass, for derivatives of second order.
+        if type(exact) is ExtrapolatedColumns:
+            return Refinement(self.slopes, SampledColumns(exact))
+        return Refinement(self.slopes, exact)
 
     def slope(self, column: int) -> NDArray:
         """Return the central difference along a column."""
@@ -137,71 +136,6 @@ class FiniteDifferences:
         self.slopes(column, (right, left, status))
         self.calls += SLOPE_CALLS
         return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
-
-    def shorter(self, states: NDArray, lengths: NDArray) -> NDArray:
-        """Return True where extrapolation, which measures noise, used steps below some lengths."""
-        return np.asarray(isinstance(self.exact, ExtrapolatedColumns) & (states["step"] < lengths))
-
-    def below(
-        self,
-        slopes: NDArray,
-        states: NDArray,
-        entries: tuple[NDArray, ...],
-        which: Below = SOME,
-    ) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the slopes of `Refinement.below` at some entries, and their rounding errors."""
-        k, rows = entries
-        right, left = slopes[k, :, :, rows].transpose(1, 2, 0)
-        # A bound: rounding of the mean of two slopes is half of it.
-        noise = rounding_of(self.subject.sizes[rows], self.eps)
-        noise = noise / which.steps(self.eps, states[k])
-        return right, left, noise
-
-    def below_now(
-        self, columns: NDArray, states: NDArray, entries: tuple[NDArray, ...], which: Below
-    ) -> tuple[NDArray, NDArray, NDArray]:
-        """Evaluate f by other short steps, and return the same as `below`."""
-        k, rows = entries
-        chosen, k = np.unique(k, return_inverse=True)
-        slopes, calls = self.refinement.below(columns[chosen], states[chosen], which)
-        self.calls += int(calls.sum())
-        return self.below(slopes, states[chosen], (k, rows), which)
-
-    @cached_property
-    def _others(self) -> ExtrapolatedColumns | None:
-        return (
-            self.exact.with_interleaved_steps()
-            if isinstance(self.exact, ExtrapolatedColumns)
-            else None
-        )
-
-    def errors_by_other_steps(
-        self,
-        rule: Rule,
-        columns: NDArray,
-        entries: tuple[NDArray, ...],
-        analytic: NDArray,
-        value: NDArray,
-        error: NDArray,
-        floor: NDArray,
-    ) -> NDArray:
-        """
-        Return the errors of entries; entries that would FAIL are also derived by other steps.
-
-        An error estimated in noise, or among kinks, may be too small by chance, but hardly twice.
-        """
-        accused = np.flatnonzero(rule.would_fail(analytic, value, error, floor))
-        if self._others is None or not len(accused):
-            return error
-        k, rows = (indices[accused] for indices in entries)
-        chosen, k = np.unique(k, return_inverse=True)
-        values, errors, states = results = self._others.results(len(chosen))
-        self._others.at(columns[chosen], results)
-        self.calls += int(states["calls"].sum())
-        difference, error = np.abs(values[k, rows] - value[accused]), error.copy()
-        more = np.where(difference > error[accused], difference + errors[k, rows], 0.0)
-        error[accused] = np.fmax(error[accused], more)
-        return error
 
     @cached_property
     def steps(self) -> NDArray:
@@ -212,6 +146,206 @@ class FiniteDifferences:
         whole = np.broadcast_to(lengths, (self.problem.coordinates,))
         return np.ascontiguousarray(self.coarse.factor * whole)
 
+    @cached_property
+    def terms(self) -> NDArray:
+        """The size of the terms in f, where their rounding shows it."""
+        subject, noise = self.subject, self.usual_noise
+        largest = np.max(np.abs(subject.base), initial=1.0, where=np.isfinite(subject.base))
+        if subject.terms:  # f is a gradient: its natural size is 1 over that of x
+            x = as_real_vector(self.problem.x)
+            size = np.max(np.abs(x), initial=0.0, where=np.isfinite(x))
+            largest = np.fmax(largest, subject.terms) / (min(1.0, size) or 1.0)
+        is_rounding = noise <= THRESHOLDS.noisy * self.eps * largest
+        return np.fmax(subject.terms, np.where(is_rounding, noise, 0.0) / self.eps)
+
+    @cached_property
+    def usual_noise(self) -> NDArray:
+        """
+        The noise of f's results where all numbers of all inputs change; inf for constant results.
+
+        If several results change, the constant ones get the noise of the noisiest, and at least the
+        rounding of x. With bounds or the caller's steps only this input changes.
+        """
+        subject = self.subject
+        finite = all(np.isfinite(part.example).all() for part in subject.active)
+        if not finite:
+            return np.zeros(subject.base.size)
+
+        def shares(shape: tuple[int, ...]) -> NDArray:
+            return np.random.default_rng(0).uniform(0.5, 1.0, shape)  # the same for all distances
+
+        def at_all(far: float) -> NDArray:
+            """Displace all inputs by shares of their size."""
+
+            def scaled(x: NDArray) -> NDArray:
+                return np.asarray(x + far * shares(x.shape) * np.where(x == 0, 1.0, x))
+
+            other = subject.perturbed(scaled)
+            try:
+                return other.reals_of(other.call())
+            finally:
+                subject.calls = other.calls
+
+        origin = as_real_vector(self.problem.x)
+        distance, one_sided = self._noise_distance
+
+        def at_one(far: float) -> NDArray:
+            self.calls += 1
+            return self.problem.at(origin + far * shares(origin.shape) * distance).astype(float)
+
+        limited = self.coarse.is_explicit or subject.limits
+        evaluate = at_one if limited else at_all
+
+        def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+            return np.stack([evaluate(far) for far in t.tolist()]), t
+
+        with np.errstate(all="ignore"):
+            try:
+                one_sided = one_sided if limited else 0
+                noise = noise_along(subject.base, displaced, self.eps, one_sided).noise
+            except Exception:  # f may raise anything where it is not defined
+                return np.zeros(subject.base.size)
+            shown = np.isfinite(noise)
+            if np.count_nonzero(shown) >= THRESHOLDS.pooled_outputs:
+                x = real_vector([part.example for part in subject.active]).astype(float)
+                largest = (np.abs(a[np.isfinite(a)]).max(initial=1.0) for a in (subject.base, x))
+                noise[~shown] = max(noise[shown].max(), self.eps * max(largest))
+            return np.fmax(noise, subject.noise)
+
+    @property
+    def _noise_distance(self) -> tuple[NDArray, int]:
+        """
+        The distances at which the noise of f is measured, within bounds and the caller's steps.
+
+        Then comes 1 if they are on one side of x, as no element has room on both, else 0.
+        """
+        origin = as_real_vector(self.problem.x).astype(float)
+        size, low, high = np.abs(origin), self.coarse.lows, self.coarse.highs
+        length = np.where(size == 0, 1.0, size)
+        if self.coarse.is_explicit:
+            length = _WITHIN * np.repeat(self.steps, len(origin) // len(self.steps))
+        if not low.size:
+            return length, 0
+        up, down = high - origin, origin - low
+        both = np.fmin(length, np.fmin(up, down))
+        if both.any():
+            return both, 0
+        return np.where(up >= down, np.fmin(length, up), -np.fmin(length, down)), 1
+
+    @property
+    def greatest(self) -> float:
+        """The largest output, or 1 if that is more: terms of f that cancel may be as large."""
+        return float(np.max(self.subject.sizes, initial=1.0))
+
+    @cached_property
+    def greatest_noise(self) -> NDArray:
+        """
+        The usual noise; for constant results half of the digits of f, which rounding may hide.
+
+        In lower precision, and by the caller's steps, it is inf: f may round x by more than these
+        show.
+        """
+        half = self.eps**0.5 * self.greatest
+        tells = is_double(self.eps) and not self.coarse.is_explicit
+        unknown = half if tells else np.inf
+        return np.where(np.isinf(self.usual_noise), unknown, self.usual_noise)
+
+    @cached_property
+    def relative_noise(self) -> float:
+        """The relative spacing of numbers whose rounding is as large as the noise of f."""
+        subject, noise = self.subject, self.usual_noise
+        usable = np.isfinite(noise) & (subject.sizes > 0)
+        if not usable.any():
+            return subject.eps
+        typical = float(np.median(noise[usable] / subject.sizes[usable]))
+        return max(subject.eps, THRESHOLDS.few_samples / THRESHOLDS.rounding * typical)
+
+    def noise_of(self, columns: NDArray, values: NDArray) -> NDArray:
+        """
+        Return the errors that noise of f causes in derivatives by fixed steps, a row per column.
+
+        Repeated steps may not show them. They are 0 for derivatives whose errors include them.
+        """
+        exact = self.exact
+        if not isinstance(exact, RepeatedSteps):
+            return np.zeros(values.shape)
+        gains = exact.gains(columns)
+        if not gains.any():
+            return np.zeros(values.shape)
+        spacing = self.eps * self.greatest
+        noise = np.where(values == 0, np.fmax(self.greatest_noise, spacing), self.greatest_noise)
+        return np.asarray(THRESHOLDS.multiple * gains[:, None] * noise)
+
+    def unmoved_outputs(self, columns: NDArray) -> NDArray:
+        """Return True for outputs that do not change when columns move by short steps."""
+        share = np.random.default_rng(0).uniform(0.5, 1.0, len(columns))
+        short = np.zeros(self.problem.coordinates)
+        short[columns] = share * self.steps[columns]
+        x = as_real_vector(self.problem.x).astype(float)
+        try:
+            values = self._at(x + np.repeat(short, self.problem.stride))
+        except Exception:  # f may raise anything where it is not defined
+            return np.zeros(self.problem.base.size, bool)
+        return np.asarray(values == self.problem.base)
+
+    @cached_property
+    def rounded_outputs(self) -> NDArray:
+        """See `rounded_along`, of all columns that have a step."""
+        return self.rounded_along(np.flatnonzero(self.steps > 0))
+
+    def rounded_along(self, columns: NDArray) -> NDArray:
+        """
+        Return True for outputs that f computes in few bits: they are constant at short steps.
+
+        At longer steps they jump. At a smaller or larger x the jumps are smaller or larger in
+        proportion, whereas those of ``floor(x)`` are not.
+        """
+        problem, x = self.problem, as_real_vector(self.problem.x).astype(float)
+        none = np.zeros(problem.base.size, bool)
+        if self.coarse.is_explicit or not len(columns) or not np.isfinite(x).all():
+            return none
+        share = np.zeros(problem.coordinates)
+        share[columns] = np.random.default_rng(0).uniform(0.5, 1.0, len(columns))
+        direction = np.repeat(share, problem.stride) * np.where(x == 0, 1.0, x)
+
+        def evaluator(scale: float) -> Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]:
+            """Return the function that evaluates f along a line through `scale` times x."""
+
+            def evaluate(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+                return np.stack([self._at(scale * (x + u * direction)) for u in t.tolist()]), t
+
+            return evaluate
+
+        base, rounded = problem.base.astype(float), ~none
+        with np.errstate(all="ignore"):
+            try:
+                for briefly in (True, False):
+                    here = noise_along(base, evaluator(1.0), self.eps, briefly=briefly)
+                    rounded &= here.noisy & (here.constant_up_to > 0)
+                    rounded &= here.constant_up_to <= _COARSEST
+                    if not rounded.any():
+                        return none
+                proportional = none.copy()
+                for scale in _OTHER_SIZES:
+                    if proportional[rounded].all():
+                        break
+                    other = self._at(scale * x)
+                    there = noise_along(other, evaluator(scale), self.eps, briefly=False)
+                    for one, two in (np.abs(base), np.abs(other)), (here.change, there.change):
+                        ratio = (there.noise * one) / (here.noise * two)
+                        proportional |= np.abs(np.log(ratio)) <= np.log(THRESHOLDS.multiple)
+            except Exception:  # f may raise anything where it is not defined
+                return none
+            return rounded & proportional
+
+    def _at(self, numbers: NDArray) -> NDArray:
+        """Return f at other real numbers, clipped to the bounds."""
+        self.calls += 1
+        problem, steps = self.problem, self.coarse
+        if steps.lows.size:
+            numbers = np.clip(numbers, steps.lows, steps.highs)
+        return problem.at(numbers.astype(problem.x.real.dtype)).astype(float)
+
     def run_pass(self, work: Work, name: str, wanted: NDArray, store: StoreRows) -> None:
         """Compute columns of a pass by the execution policy; `name` is that of its checkpoint."""
         way = self.policy
@@ -220,11 +354,42 @@ class FiniteDifferences:
         checkpoint = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
         run_parts(work, len(wanted), store, way.workers, report, checkpoint, wanted=wanted)
 
-    def derivative(self, column: int) -> tuple[NDArray, NDArray, Any]:
-        """Return the derivative along a column, its errors, and the state of its extrapolation."""
+    def results_of(self, work: Work, count: int) -> Buffers:
+        """Return the results of work other than columns; the checkpoint stores them."""
+        way, outs = self.policy, work.results(count)
+        self.calls += round(work.calls * count)
+        if way.is_local:
+            work(0, outs)
+            return outs
+
+        def store(first: int, results: Buffers) -> None:
+            for out, values in zip(outs, results, strict=True):
+                out[first : first + len(values)] = values
+
+        folder = f"input-{self.part.position}"
+        checkpoint = Checkpoint.of(way.checkpoint, folder, "points", work=work)
+        run_parts(work, count, store, way.workers, Progress(False, 0), checkpoint)
+        return outs
+
+    def derivative(self, column: int) -> tuple[NDArray, NDArray]:
+        """Return the derivative along a column, and its errors."""
         values, errors, states = run(self.exact, 1, start=column)
         self.calls += int(states["calls"].sum())
-        return values[0], errors[0], states[0]
+        return values[0], errors[0]
+
+    def samples(self, column: int) -> SampledColumn | None:
+        """Return samples of f along a column, if derivatives are extrapolated from such."""
+        exact = self.refinement.exact
+        if not isinstance(exact, SampledColumns):
+            return None
+        sampled = SampledColumn(exact, column)
+        self.calls += sampled.calls
+        return sampled
+
+    def noise_at(self, rows: NDArray) -> tuple[NDArray, float]:
+        """Return the usual noise of some outputs, and the size of f."""
+        # In single precision, constants a million times as large as f are often subtracted.
+        return self.usual_noise[rows], self.greatest if is_double(self.eps) else np.inf
 
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative along v, and its joint errors."""
@@ -233,7 +398,7 @@ class FiniteDifferences:
             for problem in {id(p): p for p in (exact.problem, self.problem)}.values():
                 stack.enter_context(self._counted(problem))
             if isinstance(exact, ExtrapolatedColumns):
-                return jacobian_vector_product(exact.problem, v, exact.steps, joint=True)
+                return jacobian_vector_product(exact.problem, v, exact.steps)
             return exact.along(v)
 
     def slopes_along(self, v: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
@@ -266,27 +431,20 @@ def plan_differences(
     bounds: Any,
     policy: ExecutionPolicy,
     batches: bool = True,
-    format_steps: Steps | None = None,
 ) -> FiniteDifferences:
-    """
-    Plan the steps for one input; f is called with `batches` of points if it supports them.
-
-    `format_steps` are steps for the format that f computes in, if it has been determined.
-    """
+    """Plan the steps for one input; f is called with `batches` of points if it supports them."""
     # Support is tried at points next to x, which bounds may exclude.
     problem = subject.problem(part, batches and bounds is None)
+    problem.noise = subject.noise if subject.noise.any() else None
+    if problem.coordinates <= _FEW_COLUMNS:
+        problem = problem.interpreted()
     inner, length = problem, step
     if method == COMPLEX_STEP:
         inner, length = subject.complex_problem(part), None
     steps = _planned(subject, inner, method, length, scale, bounds, subject.eps)
-    if format_steps is not None:
-        steps = replace(steps, eps=format_steps.eps, narrow=format_steps.narrow)
-    elif method == ADAPTIVE:
-        steps = in_its_format(inner, steps)
-        subject.calls += steps.calls
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
-    coarse = replace(coarse, narrow=steps.narrow)
-    small = _small(problem, steps.eps) & (step is None and scale is None)
+    x = as_real_vector(problem.x)[:: problem.stride]
+    small = sizes_of(x, steps.eps)[1] & (step is None and scale is None)
     exact: ExtrapolatedColumns | RepeatedSteps | ComplexSteps
     if method == COMPLEX_STEP:
         real = _planned(subject, problem, ADAPTIVE, step, scale, bounds, steps.eps)
@@ -296,17 +454,12 @@ def plan_differences(
     elif method != ADAPTIVE:
         exact = RepeatedSteps(inner, steps)
     elif isinstance(subject.f, NumericalGradient):
-        exact = subject.f.ladders(inner, steps, subject.noise, subject.arguments(), subject.kwargs)
+        exact = subject.f.columns(inner, steps, subject.arguments(), subject.kwargs)
     else:
         exact = ExtrapolatedColumns(inner, steps)
     return FiniteDifferences(
         subject, part, problem, coarse, exact, policy, small, length is not None
     )
-
-
-def _small(problem: Problem, eps: float) -> NDArray:
-    """Return True for columns of small numbers, whose steps are relative to these."""
-    return sizes_of(as_real_vector(problem.x)[:: problem.stride], eps) < small_of(eps)
 
 
 def _planned(
@@ -328,12 +481,11 @@ def _planned(
     if step is None and method in METHODS:
         factor = eps ** METHODS[method].power
     x = as_real_vector(problem.x)[:: problem.stride]
-    natural = np.full(x.shape, NATURAL_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
     finite = np.isfinite(x)
     if not finite.all() and np.isfinite(subject.base).all():
-        lengths = np.where(finite, lengths if lengths.size else natural.astype(float), 0.0)
-    small = _small(problem, eps)
+        lengths = np.where(finite, steps.lengths_at(x), 0.0)
+    sizes, small = sizes_of(x, eps)
     if small.any() and method in METHODS and step is None and scale is None:
-        lengths = lengths if lengths.size else natural.astype(float)
-        lengths = np.where(small & (lengths != 0), sizes_of(x, eps), lengths)
+        lengths = lengths if lengths.size else steps.lengths_at(x)
+        lengths = np.where(small & (lengths != 0), sizes, lengths)
     return replace(steps, factor=factor, lengths=lengths, eps=eps)

@@ -10,7 +10,7 @@ from .._derivatives.adaptive import ExtrapolatedColumns
 from .._derivatives.function import Problem
 from .._derivatives.hessian import MixedDifferences, mixed_differences
 from .._derivatives.options import Options
-from .._derivatives.solve import RowResults, differentiate_dense, prepare, shaped, steps_of
+from .._derivatives.solve import gradient, prepare, steps_of
 from .._derivatives.steps import Steps
 from .._execution.tasks import Buffers
 
@@ -25,35 +25,26 @@ class NumericalGradient:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the gradient."""
-        problem, result = self._solve(args, kwargs)
-        return shaped(problem, result.rows).reshape(problem.x.shape)
+        return gradient(self._problem(args, kwargs), self.options)[0]
 
     def noise(self, args: list[Any], kwargs: dict[str, Any]) -> NDArray:
         """Return the estimated errors of the gradient."""
-        _, result = self._solve(args, kwargs)
-        assert result.errors is not None
-        return result.errors[:, 0]
+        return gradient(self._problem(args, kwargs), self.options)[1]
 
-    def ladders(
+    def columns(
         self,
         problem: Problem,
         steps: Steps,
-        noise: NDArray,
         args: list[Any],
         kwargs: dict[str, Any],
-    ) -> "MixedLadders":
-        """Return the step sequences that differentiate the gradient, with its noise at x."""
+    ) -> "MixedColumns":
+        """Return the columns that differentiate the gradient, or f twice."""
         gradient_problem = self._problem(args, kwargs)
-        return MixedLadders(
+        return MixedColumns(
             problem,
             steps,
             mixed_differences(gradient_problem, steps_of(gradient_problem, self.options)),
-            noise,
         )
-
-    def _solve(self, args: Any, kwargs: dict[str, Any]) -> tuple[Problem, RowResults]:
-        problem = self._problem(args, kwargs)
-        return problem, differentiate_dense(problem, steps_of(problem, self.options), self.options)
 
     def _problem(self, args: Any, kwargs: dict[str, Any]) -> Problem:
         k = self.position
@@ -63,7 +54,7 @@ class NumericalGradient:
 
 
 @dataclass(frozen=True)
-class MixedLadders(ExtrapolatedColumns):
+class MixedColumns(ExtrapolatedColumns):
     """
     Rows of a Hessian: differences of a numerical gradient, or mixed ones if their error is less.
 
@@ -72,14 +63,11 @@ class MixedLadders(ExtrapolatedColumns):
     """
 
     pairs: MixedDifferences
-    noise: NDArray  # of the gradient at x
 
     def at(self, columns: NDArray, outs: Buffers) -> None:
         """Fill `outs` with the derivatives along some coordinates."""
         super().at(columns, outs)
         values, errors, states = outs
-        with np.errstate(divide="ignore", invalid="ignore"):  # columns without a step
-            np.fmax(errors, self.noise / states["step"][:, None], out=errors)
         partners = self.pairs.usable
         for k in np.flatnonzero(np.isin(columns, partners)).tolist():
             both = np.full(len(partners), columns[k]), partners

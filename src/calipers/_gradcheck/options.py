@@ -21,6 +21,7 @@ from .._core.types import (
     WorkersLike,
 )
 from .._derivatives.steps import COMPLEX_STEP, require_method
+from .._derivatives.thresholds import THRESHOLDS
 from .._execution.checkpoint import require_folder
 from .calls import WAYS
 from .containers import holds_arrays
@@ -34,8 +35,6 @@ TESTS = {  # the form of the derivative that each option tests
     "check_batched_grad": "vjp",
     "check_batched_forward_grad": "jvp",
 }
-# Relative change of the slope across x above which an entry is refined: more than curvature causes.
-_BEND, _CURVATURE = 0.03, 16.0
 _TORCH = {"atol": 1e-5, "rtol": 1e-3}
 _FLAGS = (
     "raise_exception",
@@ -222,10 +221,11 @@ class Settings:
                     raise ValueError(msg)
                 tolerances[name] = float(value)
         explicit = not (self.eps is None and self.atol is None and self.rtol is None)
+        bend = max(THRESHOLDS.bend, THRESHOLDS.curvature * spacing ** (1 / 3))
         return Rule(
             **tolerances,
-            share=1.0 if explicit else 0.1,
-            bend=np.inf if explicit else max(_BEND, _CURVATURE * spacing ** (1 / 3)),
+            share=1.0 if explicit else THRESHOLDS.screened,
+            bend=np.inf if explicit else bend,
             equal_nan=self.equal_nan,
             noise=self.nondet_tol,
         )

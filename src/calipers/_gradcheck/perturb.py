@@ -1,20 +1,19 @@
 """Estimate rounding errors of f and of its derivatives from nearby points."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._core.protocols import NDArray
+from .._derivatives.thresholds import THRESHOLDS
 from .analytic import AnalyticDerivative
 from .basis_vectors import unit_vector
-from .columns import Sizes
-from .entry_rules import FAIL, PASS, SURE, Rule, few_roundings
+from .entry_rules import few_roundings
 from .flatten import largest_by_segment, moduli
 from .function_at_point import FunctionAtPoint
-from .summary import FlaggedEntries
 
 Move = Callable[[NDArray], NDArray]
 
@@ -22,7 +21,6 @@ _N_NEARBY = 8  # nearby points; few agree with x by chance
 _CHANGES = 16.0  # rounding explains this many times the largest change at nearby points
 _SHARE = 0.05  # a smooth f changes by far less than itself over this share of x
 _OTHERS = 4.0  # a result of pure rounding is at most this many times its changes
-_MORE = 64.0  # rounding of f is at most this many times that at a few nearby points
 
 
 def perturbation_error(
@@ -67,48 +65,59 @@ def rounding_magnitude(
     return _OTHERS * _largest(lambda: elsewhere() - here)
 
 
-def all_rounding(subject: FunctionAtPoint, random: np.random.Generator) -> NDArray:
-    """
-    Return by how much rounding changes results of f that nothing else changes, and 0 for others.
+@dataclass(frozen=True)
+class Claims:
+    """Tests whether entries of the analytic derivatives are nothing but rounding."""
 
-    They are the same but for rounding, there and here, at points that are farther off by a share of
-    x or of natural numbers.
-    """
+    derivatives: Sequence[AnalyticDerivative]
+    random: np.random.Generator
 
-    def about(x: NDArray) -> NDArray:
-        size = np.abs(x[np.isfinite(x)]).max(initial=1.0)
-        return np.asarray(x + random.uniform(-_SHARE, _SHARE, x.shape) * size)
+    def may_be_rounding(self, columns: NDArray, entries: NDArray) -> NDArray:
+        """Return True for entries that are small enough to be rounding of terms in f."""
+        subject = self.derivatives[0].subject
+        largest = np.max(np.abs(subject.base), initial=1.0, where=np.isfinite(subject.base))
+        most = few_roundings(subject.eps) * THRESHOLDS.noisy * np.fmax(largest, subject.terms)
+        return np.asarray(np.abs(entries) * _lengths(subject)[columns] ** 2 <= most)
 
-    def bend(at: FunctionAtPoint, value: NDArray) -> NDArray:
-        return np.asarray(
-            np.abs(_second_difference(partial(_value, at), value, subject.eps, random))
-        )
+    def are_rounding(
+        self, name: str, rows: NDArray, columns: NDArray, entries: NDArray, terms: NDArray
+    ) -> NDArray:
+        """
+        Return True for entries of a derivative that may be pure rounding.
 
-    def farther_off() -> NDArray:
-        there = subject.perturbed(about)
-        value = there.reals_of(there.call())
-        local = largest_by_segment(bend(there, value), subject.active_outputs)
-        subject.calls = there.calls
-        return np.asarray(np.maximum(np.abs(value - subject.base) - _MORE * local, 0.0))
+        They change f along x by a few roundings of its `terms`, and vary from point to point.
+        """
+        result = np.zeros(len(rows), bool)
+        for d in self.derivatives:
+            subject = d.subject
+            least = few_roundings(subject.eps) * np.fmax(subject.natural[rows], terms)
+            change = np.abs(entries) * _lengths(subject)[columns]
+            (which,) = np.nonzero((change <= least) & (entries != 0))
+            if d.name == name and len(which):
+                evaluate = partial(_entries_of, rows=rows[which], columns=columns[which])
+                magnitude = rounding_magnitude(d, evaluate, self.random)
+                result[which] = np.abs(entries[which]) <= magnitude
+        return result
 
-    near = _largest(lambda: bend(subject, subject.base))
-    # One rounding may hide all, and few results show those of few bits.
-    near = largest_by_segment(np.fmax(near, subject.eps * subject.rounded), subject.active_outputs)
-    return np.where(_largest(farther_off, np.inf) <= _MORE * near, near, 0.0)
+
+def _lengths(subject: FunctionAtPoint) -> NDArray:
+    """Return the largest magnitude of each input, but at most 1, and 1 if it is 0."""
+    largest = largest_by_segment(moduli([p.example for p in subject.active]), subject.active)
+    return np.asarray(np.where(largest == 0, 1.0, np.fmin(1.0, largest)))
 
 
-def _value(subject: FunctionAtPoint, move: Move) -> NDArray:
-    """Return the results of f at another point."""
-    other = subject.perturbed(move)
-    values = other.reals_of(other.call())
-    subject.calls = other.calls
+def _entries_of(d: AnalyticDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:
+    """Return entries of a derivative, from products with unit vectors times a number."""
+    if d.form == "jac":
+        return np.asarray(d.matrix()[rows, columns]).ravel()
+    units, positions, count = rows, columns, d.subject.rows
+    if d.form == "jvp":
+        units, positions, count = columns, rows, d.subject.columns
+    values = np.empty(len(rows))
+    for unit in np.unique(units):
+        chosen = units == unit
+        values[chosen] = d.product(times * unit_vector(count, unit))[positions[chosen]] / times
     return values
-
-
-def hides(rounding: NDArray, slopes: NDArray, largest: NDArray) -> NDArray:
-    """Return True for slopes whose effect on f is within its rounding, where f is only that."""
-    small = np.abs(slopes) * (_SHARE * largest) <= _MORE * rounding
-    return np.asarray(small & (rounding > 0))
 
 
 def _second_difference(
@@ -145,57 +154,3 @@ def _evaluate_at(
     result = np.array(evaluate(other))
     d.calls = other.calls
     return result
-
-
-def entries_of(d: AnalyticDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:
-    """Return some entries of a derivative, by unit vectors times a number."""
-    if d.form == "jac":
-        return np.asarray(d.matrix()[rows, columns]).ravel()
-    unit_indices, positions, count = rows, columns, d.subject.rows
-    if d.form == "jvp":
-        unit_indices, positions, count = columns, rows, d.subject.columns
-    values = np.empty(len(rows))
-    for index in np.unique(unit_indices):
-        selected = unit_indices == index
-        values[selected] = d.product(times * unit_vector(count, index))[positions[selected]] / times
-    return values
-
-
-_NONE = np.empty(0, np.int64)
-
-
-def rounding_only_entries(
-    entries: FlaggedEntries,
-    subject: FunctionAtPoint,
-    derivatives: list[AnalyticDerivative],
-    rule: Rule,
-    sizes: Sizes | None,
-    eps: float,
-    random: np.random.Generator,
-) -> NDArray:
-    """Return the positions of `entries` that are all rounding, if no other entry is wrong."""
-    verdicts, forms = np.array(entries.verdicts), np.array(entries.forms)
-    if not 0 < len(verdicts) == sum(entries.count.values()) - entries.count[PASS]:
-        return _NONE  # if not all are kept
-    columns, rows = np.array(entries.columns), np.array(entries.rows)
-    analytic, value, error = np.array(entries.values).T
-    failed, difference = verdicts == FAIL, np.abs(analytic - value)
-    zero = (np.abs(value) <= SURE * error) | rule.is_locally_constant(analytic, value, error)
-    if not (zero.any() and zero[failed].all()):
-        return _NONE
-    nothing = difference <= few_roundings(eps) * subject.natural[rows]
-    if sizes is not None:
-        nothing |= rule.is_nothing(difference, np.fmax(sizes.rows[rows], sizes.columns[columns]))
-    largest = largest_by_segment(moduli([p.example for p in subject.active]), subject.active)
-    rounding = all_rounding(subject, random)[rows]
-    hidden = hides(rounding, analytic, largest[columns])
-    hidden &= rule.is_nothing(rounding, np.fmax(subject.sizes[rows], subject.units.max()))
-    passed = hidden | (nothing & failed)
-    if not passed[failed].all():  # then other points need not be evaluated
-        return _NONE
-    for d in derivatives:
-        (which,) = np.nonzero(passed & (forms == d.name))
-        if len(which):
-            evaluate = partial(entries_of, rows=rows[which], columns=columns[which])
-            passed[which] = np.abs(analytic[which]) <= rounding_magnitude(d, evaluate, random)
-    return np.flatnonzero(passed)

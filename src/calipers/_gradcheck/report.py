@@ -222,7 +222,10 @@ class GradcheckReport(GradcheckData, Report):
 
     def plot(self) -> "Figure":
         """
-        Plot the positions of the failing entries in the Jacobian, and the size of their errors.
+        Plot the failing entries in the Jacobian, and the slopes by which the worst was judged.
+
+        The slopes are those of f at all steps, with their errors; the analytic value is a line,
+        and its tolerance a band. Slopes that shorter steps contradict are hollow.
 
         Returns
         -------

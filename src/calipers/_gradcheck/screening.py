@@ -11,6 +11,7 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.fixed_step import aligned, lost_step, note_coordinate, perturbation, runs
 from .._derivatives.fixed_step_error import Slopes
+from .._derivatives.thresholds import THRESHOLDS
 from .._execution.run import WORTH_SHARING_SECONDS, run
 from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.gradcheck import DOUBTS, RESOLVE, SCREEN, SCREEN_COLUMNS
@@ -21,8 +22,8 @@ from .columns import Jacobian, Products, Pushed, Sizes
 from .entry_rules import Rule, rounding_of
 from .flatten import real_vector
 from .numerical import FiniteDifferences
+from .perturb import Claims
 
-_NOISE = 64.0  # rounding errors that are no sign of a kink
 _AT_ONCE = 1024  # columns, where none is stored
 
 
@@ -44,13 +45,20 @@ class Screening:
     sizes: Sizes
     rule: Rule
     products: Products | None = None  # that slopes are compared with, in place of entries
+    claims: Claims | None = None  # finds entries that are nothing but rounding
     calls = Slopes.calls
 
     def __post_init__(self) -> None:
         differences = self.differences
         self.problem = differences.problem
-        self.noise = _NOISE * rounding_of(differences.subject.sizes, differences.eps)
+        self.noise = THRESHOLDS.screening_noise * rounding_of(
+            differences.subject.sizes, differences.eps
+        )
         self.jvp = _compiled_jvp(self.jacobians) if differences.compiled else None
+        # Outputs that do not change, since f computes in few bits, where all columns move, and
+        # where only those of zeros move.
+        self._unchanged = np.zeros(self.problem.base.size, bool)
+        self._unchanged_for_zeros = self._unchanged
         self._begin()
 
     @property
@@ -147,6 +155,33 @@ class Screening:
             screen.judge(start + first, right, left, status, part)
         marks[marks == VAGUE] = DOUBTED  # here f is not at hand
         self._spare.append(screen)
+
+    def find_rounded(self, marks: NDArray) -> None:
+        """Mark columns as doubtful if rounding in f may hide changes of constant outputs."""
+        differences = self.differences
+        moving = differences.steps > 0
+        zeros = self._zeros & moving
+        if (marks == DOUBTED).any() or zeros.all() or not self.sizes.rows.all():
+            self._unchanged = differences.unmoved_outputs(np.flatnonzero(moving))
+            if self._unchanged.any():
+                self._unchanged &= differences.rounded_outputs
+        if zeros.any() and not zeros.all():
+            columns = np.flatnonzero(zeros)
+            self._unchanged_for_zeros = differences.rounded_along(columns)
+        marks[self.is_rounded(slice(None)).any(axis=1) & (marks != LEFT_OUT)] = DOUBTED
+
+    @property
+    def _zeros(self) -> NDArray:
+        """Whether all entries of a column are 0."""
+        part = slice(self.differences.part.start, self.differences.part.stop)
+        if self.products is not None:
+            return np.asarray(~self.products.images[:, part].any(axis=0))
+        return np.asarray(self.sizes.columns[part] == 0)
+
+    def is_rounded(self, columns: slice | NDArray) -> NDArray:
+        """Return True for entries whose slope rounding in f may hide, a row for each column."""
+        of_zeros = self._zeros[columns, None] & self._unchanged_for_zeros
+        return np.asarray(self._unchanged | of_zeros)
 
     def rounding(self, rows: NDArray) -> NDArray:
         """Return what the terms of f's linear part are rounded by, or what f is off by if more."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arguments import note_form
+from .._core.arguments import note_form, unexpected_keyword
 from .._core.arrays import as_dense_array
 from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .._core.types import SecondOptions
 from .analytic import AnalyticDerivative
-from .calls import noncontiguous, unexpected_option
+from .calls import noncontiguous
 from .entry_rules import few_roundings
 from .flatten import WrongFormError, norm, picked
 from .function_at_point import FunctionAtPoint
@@ -125,7 +125,7 @@ def require_gradcheck_options(checker: Callable[..., Any], options: Mapping[str,
             continue
         if name not in _OF_FIRST:
             names = *inspect.signature(checker).parameters, *SecondOptions.__optional_keys__
-            raise unexpected_option(checker, name, names)
+            raise unexpected_keyword(checker.__name__, name, names, listed=False)
         if value is not None:
             msg = f"gradgradcheck takes no {name}=: {_OF_FIRST[name]}"
             raise ValueError(msg)

@@ -3,26 +3,35 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import as_real_vector
+from .._core.dtypes import as_real_vector, is_double
 from .._core.protocols import NDArray
 from .._derivatives.steps import COMPLEX_STEP
-from .._kernels.ladder_extrapolate import COARSE
+from .._derivatives.thresholds import THRESHOLDS
 from .analytic import AnalyticDerivative
 from .calls import Call, in_float64
 from .columns import Jacobian
-from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, default_resolution
+from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule
 from .flatten import Segment, segment_at
 from .function_at_point import FunctionAtPoint
 from .mistakes import BlockDiagnosis
 from .numerical import FiniteDifferences
-from .report_data import Entry
+from .report_data import Entry, ScaleTable
+from .scale_table import (
+    contradiction,
+    explanation,
+    grows,
+    has_kink,
+    is_near_kink,
+    is_staircase,
+    kink,
+)
 from .text import measured
 
 _MAX_ENTRIES = 100_000  # entries that a report can show one by one; more are counted
+_MAX_TABLES = 4  # entries of each verdict whose scales are retained for the report
 _MAX_NUMERICAL_VALUES = 1 << 22  # numbers in the numerical columns that are retained for the report
 
 
@@ -37,15 +46,22 @@ class FlaggedEntries:
     verdicts: list[str] = field(default_factory=list)
     values: list[tuple[float, float, float]] = field(default_factory=list)
     numerical: dict[int, NDArray] = field(default_factory=dict)  # by column
+    # By verdict: the severity of the worst entries, their column, row and form, and their scales.
+    worst: dict[str, list[tuple[list[float], tuple[int, int, str], ScaleTable]]] = field(
+        default_factory=dict
+    )
+    errors: dict[int, NDArray] = field(default_factory=dict)  # of these
+    tied: set[tuple[int, int]] = field(default_factory=set)  # columns and rows of entries
     largest_error: float = 0.0
     left_out: int = 0  # columns
     hidden: int = 0  # entries that pass because rounding of f hides whether they are right
     products: int = 0  # random products that confirm all entries; 0 if each was compared
 
-    def keep(self, column: int, numerical: NDArray) -> None:
-        """Store a numerical column for the diagnosis, unless there are too many."""
+    def keep(self, column: int, numerical: NDArray, error: NDArray) -> None:
+        """Store a numerical column and its errors, unless there are too many."""
         if len(self.numerical) * numerical.size < _MAX_NUMERICAL_VALUES:
             self.numerical[column] = numerical.copy()  # a view would hold its whole block
+            self.errors[column] = error.copy()
 
     def add(
         self,
@@ -56,8 +72,14 @@ class FlaggedEntries:
         analytic: NDArray,
         numerical: NDArray,
         error: NDArray,
+        rule: Rule | None = None,
+        table: Callable[[int], ScaleTable | None] = lambda _: None,
     ) -> None:
-        """Count entries by verdict, and store those that do not pass."""
+        """
+        Count entries by verdict, and store those that do not pass.
+
+        The worst of them by the `rule` are stored with their scales, which `table` returns.
+        """
         for k, verdict in enumerate(VERDICTS):
             (which,) = np.nonzero(verdicts == k)
             self.count[verdict] += len(which)
@@ -69,30 +91,58 @@ class FlaggedEntries:
                 self.forms.append(form)
                 self.verdicts.append(verdict)
                 self.values.append((float(analytic[i]), float(numerical[i]), float(error[i])))
+            if rule is None or not len(which):
+                continue
+            worst = self.worst.setdefault(verdict, [])
+            severity = rule.severity(analytic[which], numerical[which], error[which])
+            for index in _worst_first(severity)[:_MAX_TABLES].tolist():
+                i, size = which[index], severity[index].tolist()
+                if len(worst) == _MAX_TABLES and size <= worst[-1][0]:
+                    break
+                scales = table(i)
+                if scales is not None:
+                    entry = int(columns[i]), int(rows[i]), form
+                    worst[_MAX_TABLES - 1 :] = [(size, entry, scales)]
+                    worst.sort(key=lambda item: item[0], reverse=True)  # equal ones stay in order
 
-    def downgrade_to_pass(self, which: NDArray) -> None:
-        """Downgrade entries that rounding hides to PASS, by their positions in the lists."""
-        left_out = set(which.tolist())
-        for k in left_out:
-            self.count[self.verdicts[k]] -= 1
-        self.count[PASS] += len(left_out)
-        self.hidden += len(left_out)
-        lists: tuple[list[Any], ...] = (
-            self.columns,
-            self.rows,
-            self.forms,
-            self.verdicts,
-            self.values,
+    @property
+    def scales(self) -> dict[tuple[int, int, str], ScaleTable]:
+        """The scales of the worst entries by their column, row and form."""
+        return {entry: scales for worst in self.worst.values() for _, entry, scales in worst}
+
+    def accused(self, part: Segment) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        """Return the indices of wrong entries of an input, their columns, rows and differences."""
+        of_part = range(part.start, part.stop)
+        indices = np.array(
+            [k for k, v in enumerate(self.verdicts) if v == FAIL and self.columns[k] in of_part],
+            int,
         )
-        for items in lists:
-            items[:] = [item for k, item in enumerate(items) if k not in left_out]
+        columns, rows = (np.array(each, int)[indices] for each in (self.columns, self.rows))
+        values = np.array(self.values).reshape(-1, 3)[indices]
+        return indices, columns, rows, np.abs(values[:, 0] - values[:, 1])
+
+    def call_tied(self, indices: NDArray) -> None:
+        """Change the verdict of wrong entries to NONSMOOTH: f is not differentiable there."""
+        for k in indices.tolist():
+            self.count[FAIL] -= 1
+            self.count[NONSMOOTH] += 1
+            self.verdicts[k] = NONSMOOTH
+            self.tied.add((self.columns[k], self.rows[k]))
 
 
 # Options of gradcheck with which f is called differently than by `jacobian` without options.
 _OF_CALLS = frozenset(
     {"args", "kwargs", "argnums", "out_like", "step", "eps", "scale", "bounds", "masked", "inplace"}
 )
+_NO_CHANGE = (
+    "f does not change within the steps that were passed: without step= and eps=, "
+    "calipers tests whether f rounds x to few bits"
+)
 _TOO_SMALL = "too small to be checked (below the rounding error of f)"
+_TIED = (
+    "slopes along single elements of x do not add up to the slope along their sum, as where "
+    "values tie or eigenvalues are equal"
+)
 _FEW = 8.0  # spacings of x: bounds nearer than that leave no two steps
 
 
@@ -111,7 +161,6 @@ class CheckOutcome:
     findings: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)  # findings less severe than a wrong entry
     undecided: str | None = None  # why there is no verdict, apart from entries
-    narrow: str = ""  # the format that f computes in, if it is lower than that of its results
 
     @cached_property
     def verdict(self) -> str:
@@ -130,20 +179,14 @@ class CheckOutcome:
         entries = self.entries
         if not entries.rows:
             return ()
-        result = []
-        for column, row, form, verdict, (analytic, right, error) in zip(
-            entries.columns,
-            entries.rows,
-            entries.forms,
-            entries.verdicts,
-            entries.values,
-            strict=True,
+        result, scales = [], entries.scales
+        numbers = np.array(entries.values).T
+        about = entries.columns, entries.rows, entries.forms, entries.verdicts, entries.values
+        for column, row, form, verdict, (analytic, right, error), excess in zip(
+            *about, self.rule.excess(*numbers).tolist(), strict=True
         ):
             out = _part_of(self.subject.active_outputs, row)
             part = _part_of(self.subject.active, column)
-            allowed = self.rule.atol + self.rule.rtol * abs(right) + error
-            difference = abs(analytic - right)
-            excess = difference / allowed if allowed > 0 else np.inf
             result.append(
                 Entry(
                     verdict,
@@ -155,13 +198,15 @@ class CheckOutcome:
                     analytic,
                     right,
                     error,
-                    np.inf if np.isnan(excess) else float(excess),
+                    excess,
                     row,
                     column,
                     f"d {out.element(row)} / d {part.element(column)}",
+                    scales.get((column, row, form)),
                 )
             )
-        return tuple(sorted(result, key=lambda e: (-_weight(e), -e.excess)))
+        order = _worst_first(self.rule.severity(*numbers)).tolist()
+        return tuple(sorted((result[k] for k in order), key=_weight, reverse=True))
 
     @cached_property
     def _causes(self) -> BlockDiagnosis:
@@ -205,16 +250,18 @@ class CheckOutcome:
         if verdict == INCONCLUSIVE and self.undecided is not None:
             return self.undecided
         worst = failures[0]
-        if verdict == NONSMOOTH:
-            text = (
-                f"{worst.name} is undefined: f has a kink, a jump or an infinite slope within one "
-                f"step ({self._step_of(worst):.2g}) of x"
-            )
-            advice = '; move x, pass a shorter step=, or pass allow={"NONSMOOTH"}'
+        if verdict == NONSMOOTH and (worst.column, worst.row) in self.entries.tied:
+            text = f"{worst.name} is undefined: {_TIED}"
+            advice = '; move x, or pass allow={"NONSMOOTH"}'
             return text if self.is_allowed else f"{text}{advice}"
+        if verdict == NONSMOOTH:
+            return self._kink(worst)
         if verdict == INCONCLUSIVE:
             obstacle, _ = self._obstacle(worst)
-            return f"{worst.name} could not be confirmed: {measured(worst)}; {obstacle}"
+            by_scales = "" if worst.scales is None else contradiction(worst.scales)
+            has_values = by_scales and by_scales in obstacle  # which has the numerical values
+            values = f"analytic {worst.analytic:.6g}" if has_values else measured(worst)
+            return f"{worst.name} could not be confirmed: {values}; {obstacle}"
         if _are_nan(worst):
             return f"{worst.name} is NaN, analytic and numerical; equal_nan=True accepts that"
         return self._mistake(worst)
@@ -278,25 +325,39 @@ class CheckOutcome:
         if np.isnan(entry.numerical) and self._is_confined(entry):
             text = "bounds= leave no room for a difference there; step=0 excludes an element"
             return text, lambda call: call.text(bounds=None)
-        if self.narrow and self.narrow != np.dtype(np.float32).name:
-            text = f"f computes in {self.narrow}, which resolves too little: check it in float64"
-            return text, lambda _: ""
-        if self.narrow:
-            rtol = default_resolution(float(np.finfo(np.float32).eps))
-            text = f"f computes in {self.narrow}; rtol={rtol:g} is the default of float32"
+        if entry.analytic != 0 and self._is_constant_at_user_steps(entry.verdict):
+            return _NO_CHANGE, lambda call: call.text(step=None, eps=None)
+        text = "" if entry.scales is None else explanation(entry.scales)
+        text = text or "f is noisy or varies too fast there"
+        if is_double(self.subject.eps) and entry.scales and is_staircase(entry.scales):
+            if entry.error > THRESHOLDS.rtol_single * abs(entry.numerical):
+                return f"{text}: it computes in few bits, check it in float64", lambda _: ""
+            rtol = THRESHOLDS.rtol_single
+            text = f"{text}; rtol={rtol:g} is the default of float32"
             return text, lambda call: call.text(rtol=rtol)
-        text = "f is noisy or varies too fast there"
-        if self.subject.eps > COARSE:
-            return f"{text} for float32: try float64", lambda call: call.text(
+        if not is_double(self.subject.eps):
+            return f"{text}; try float64", lambda call: call.text(
                 inputs=call.each_input(in_float64)
             )
-        of_library = any(d.of_library for d in self.derivatives)
+        none = any(d.of_library for d in self.derivatives)
+        none |= entry.scales is not None and grows(entry.scales)
 
         def by_complex_steps(call: Call) -> str:
-            takes_none = of_library or call.arguments.get("method") == COMPLEX_STEP
+            takes_none = none or call.arguments.get("method") == COMPLEX_STEP
             return "" if takes_none else f"{call.text(method=COMPLEX_STEP)}  # for analytic f"
 
         return text, by_complex_steps
+
+    def _kink(self, entry: Entry) -> str:
+        """Describe an entry that is undefined, and what the caller may do."""
+        table = entry.scales
+        is_near = table is not None and table.near_kink >= 0 and not has_kink(table)
+        text = explanation(table, nonsmooth=True) if table is not None else ""
+        text = text or "f has a kink or a jump there, or is not finite next to x"
+        if not np.isfinite(self.subject.base[entry.row]):
+            text = "f is not finite at x"
+        advice = f'; move x{", pass a shorter step=," * is_near} or pass allow={{"NONSMOOTH"}}'
+        return f"{entry.name} is undefined: {text}{advice * (not self.is_allowed)}"
 
     def _mistake(self, entry: Entry) -> str:
         """Describe a wrong entry, and its block or row if these are wrong as a whole."""
@@ -304,20 +365,18 @@ class CheckOutcome:
         if entry.analytic == 0:
             returned_none = any(d.returns_none for d in self.derivatives if d.name == entry.form)
             text += f"; {entry.form} returned None" if returned_none else ""
-        elif self._is_constant_at_user_steps():
-            text += (
-                "; f does not change within the steps that were passed: without step= and eps=, "
-                "calipers tests whether f rounds x to few bits"
-            )
+        elif self._is_constant_at_user_steps(entry.verdict):
+            text += f"; {_NO_CHANGE}"
+        if entry.scales is not None and is_near_kink(entry.scales):
+            text += f"; {kink(entry.scales)}"
         block = entry.form, entry.output, entry.input
         cause = self._causes_of_blocks.get(block) or self._causes.column_or_row(entry)
         return text if cause is None else f"{text}; {cause}"
 
-    def _is_constant_at_user_steps(self) -> bool:
-        """Return True if f does not change over the caller's steps in any wrong entry."""
-        wrong = (e for e in self.failures if e.verdict == FAIL)
+    def _is_constant_at_user_steps(self, verdict: str) -> bool:
+        """Return True if f does not change over the caller's steps in any entry of a verdict."""
         user_steps = bool(self.whole) and all(differences.user_step for differences in self.whole)
-        return user_steps and all(e.numerical == 0 for e in wrong)
+        return user_steps and all(e.numerical == 0 for e in self.failures if e.verdict == verdict)
 
     def _by(self, entry: Entry) -> str:
         """Name the forms of the derivative that are wrong in an entry, if several are checked."""
@@ -333,11 +392,6 @@ class CheckOutcome:
         part = segment_at(self.subject.active, position)
         return f"{form}, d {out.label} / d {part.label}: {text}"
 
-    def _step_of(self, entry: Entry) -> float:
-        """Return the step length of the slopes of an entry."""
-        differences = next(k for k in self.whole if k.part.position == entry.input)
-        return float(differences.steps[entry.column - differences.part.start])
-
     def _is_confined(self, entry: Entry) -> bool:
         """Return True if bounds leave only a few numbers next to an element."""
         for differences in self.whole:
@@ -347,6 +401,11 @@ class CheckOutcome:
                 available = max(steps.highs[column] - x, x - steps.lows[column])
                 return bool(available <= _FEW * max(np.spacing(abs(x)), differences.eps * abs(x)))
         return False
+
+
+def _worst_first(severity: NDArray) -> NDArray:
+    """Return the order of entries by their severity; equal ones stay in order."""
+    return np.lexsort((-severity[:, 1], -severity[:, 0]))
 
 
 def _are_nan(entry: Entry) -> bool:

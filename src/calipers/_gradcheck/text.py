@@ -1,7 +1,7 @@
 """The text and the plot of a gradcheck report."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from .._core.report import calls_text, field, new_figure, use_integer_ticks, wrapped
 from .entry_rules import FAIL, INCONCLUSIVE, NONSMOOTH, VERDICTS
+from .scale_table import cells, draw, has_kink, kink
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .report_data import Entry, GradcheckData
+    from .report_data import Entry, GradcheckData, ScaleTable
 
 
 _AGREE, _NAN = "#eef2f5", "#7b3294"
@@ -28,12 +29,15 @@ _AXES = 300.0  # points that the shorter side of the axes has
 
 
 def report_figure(report: "GradcheckData") -> "Figure":
-    """Draw the Jacobian with a mark for each entry that does not agree."""
-    figure = new_figure(figsize=(6.5, 5.5), layout="constrained")
+    """Draw the Jacobian with a mark for each wrong entry, and the slopes of the worst."""
+    table = report.worst.scales if report.worst is not None else None
+    figure = new_figure(figsize=(6.5 if table is None else 12, 5.5), layout="constrained")
     from matplotlib.patches import Patch
 
     figure.suptitle(_title(report), fontsize=11)
-    axes = figure.subplots()
+    axes, *beyond = figure.subplots(1, 1 if table is None else 2, squeeze=False)[0]
+    if report.worst is not None and table is not None:
+        draw(beyond[0], table, report.worst.name)
     rows, columns = (max(n, 1) for n in report.shape)
     axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), facecolor=_AGREE)
     _name(axes, "x", report.inputs)
@@ -126,6 +130,8 @@ _field = partial(field, most=None, width=_WIDTH, break_long_words=False, break_o
 
 def measured(entry: "Entry") -> str:
     """Write the analytic and the numerical value of an entry, its error and its tolerance."""
+    if entry.scales is not None and has_kink(entry.scales):
+        return f"analytic {_number(entry.analytic)}, but {kink(entry.scales)}"
     analytic, numerical = (_number(x) for x in (entry.analytic, entry.numerical))
     difference = abs(entry.analytic - entry.numerical)
     if analytic == numerical and difference > 0:
@@ -153,6 +159,8 @@ def report_text(report: "GradcheckData") -> str:
             lines += _field("block", text)
     worst = report.worst
     named = int(worst is not None and worst.name in report.reason)
+    if worst is not None and worst.scales is not None:
+        lines += _scales(worst.scales, "" if named else worst.name)
     entries = report.failures[named : named + _SHOWN]
     lines += _table(entries, "others" if named else "worst", several=len(report.forms) > 1)
     lines += _field("calls", calls_text(report.calls))
@@ -201,13 +209,25 @@ def _table(entries: tuple["Entry", ...], label: str, several: bool) -> list[str]
         (_number(e.analytic), _number(e.numerical), f"{e.error:.2g}", f"{e.excess:.3g}")
         for e in entries
     ]
-    rows = [(label, ("analytic", "numerical", "error", "error/tolerance"))]
-    rows += [(f"  {name}", row) for name, row in zip(names, cells, strict=True)]
+    head = label, ("analytic", "numerical", "error", "error/tolerance")
+    rows = [(f"  {name}", row) for name, row in zip(names, cells, strict=True)]
+    return _aligned([head, *rows], str.rjust) if entries else []
+
+
+def _scales(table: "ScaleTable", name: str) -> list[str]:
+    """Write the slopes at some scales of an entry, below its name unless that is ""."""
+    head, *rows = cells(table)
+    body = _aligned([(head[0], head[1:]), *((f"  {r[0]}", r[1:]) for r in rows)], str.ljust)
+    return [*_wrapped(f"  {name}", rest="    "), *body] if name else body
+
+
+def _aligned(rows: list[tuple[str, tuple[str, ...]]], last: Callable[[str, int], str]) -> list[str]:
+    """Write names and cells in columns: right-aligned, except for the first and the last."""
     left = max(12, *(len(name) for name, _ in rows))
     widths = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
-    texts = (
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for _, row in rows
-    )
-    lines = [f"  {name:<{left}}  {text}" for (name, _), text in zip(rows, texts, strict=True)]
-    return lines if entries else []
+    aligned = []
+    for name, (*numbers, end) in rows:
+        texts = [cell.rjust(width) for cell, width in zip(numbers, widths[:-1], strict=True)]
+        line = "  ".join([f"  {name:<{left}}", *texts, last(end, widths[-1])])
+        aligned.append(line.rstrip())
+    return aligned

@@ -1,272 +1,252 @@
-"""Judge the entries that screening could not clear, by the results of refinement."""
+"""Judge the entries that screening could not clear."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
 from .._core.protocols import NDArray
-from .._kernels import differences
-from .entry_rules import (
-    FAIL,
-    INCONCLUSIVE,
-    NONSMOOTH,
-    PASS,
-    SURE,
-    VERDICTS,
-    Rule,
-    breaks,
-    few_roundings,
-    is_piecewise_constant,
-    kinks,
-    poles,
-    rounded_away,
-    rounding_of,
-    slope_supports_analytic,
-    slopes_contradict_numerical,
-    slopes_support_analytic,
-)
+from .._derivatives.sampled import SampledColumns, Table
+from .columns import select_columns
+from .entry_rules import FAIL, INCONCLUSIVE, PASS, VERDICTS, Rule, is_wrong, judge_value
+from .flatten import largest_by_segment
+from .numerical import FiniteDifferences
+from .report_data import ScaleTable
+from .scale_table import scale_table
+from .screening import Screening
+from .summary import FlaggedEntries
 
-SlopesBelow = tuple[NDArray, NDArray, NDArray]
-
-_CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
-_OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
-_HALF = 0.45  # of a kink, that its error is at least
-_STEEPER = 2.0**-10  # of the steepest slope near x, by which that at x is beyond those farther off
-_ALL_OF_F = 0.125  # share of the natural size from which on an error is rounding of all of f
+_AT = VERDICTS.index
 
 
 @dataclass
-class UndecidedEntries:
-    """
-    Entries in doubt, in one form of the derivative: analytic values, and numerical evidence.
+class RefinedColumns:
+    """Columns in doubt with the results of `Refinement`, and their verdicts."""
 
-    Rules run in order; a later rule may override an earlier verdict.
-
-    Attributes
-    ----------
-    rule : Rule
-        What an entry may be off by.
-    own, value, error : ndarray
-        What is claimed, the numerical derivative, and its error.
-    floor : ndarray
-        The smaller of the largest entries of row and column.
-    largest : ndarray
-        The same of all rows and columns of one output and one input, compared with which an entry
-        may be negligible; 0 where forms of the derivative do not agree on it.
-    ceiling : ndarray
-        The larger of the largest entries of row and column.
-    right, left : ndarray
-        Slopes to both sides of x, at the coarse step.
-    noise : ndarray
-        That of these slopes.
-    shorter : ndarray of bool
-        Where the numerical derivative is by shorter steps than these, and knows noise.
-    status : ndarray of int
-        What the ladder says of the column: NOISY, beyond rounding, or NONSMOOTH within its steps.
-    rows : ndarray of int
-        The results of f that entries belong to.
-    rounding : callable
-        Returns what the terms of f are rounded by, in rows.
-    """
-
-    rule: Rule
-    analytic: NDArray
-    value: NDArray
-    error: NDArray
-    floor: NDArray
-    largest: NDArray
-    ceiling: NDArray
-    right: NDArray
-    left: NDArray
-    noise: NDArray
-    shorter: NDArray
-    status: NDArray
-    rows: NDArray
-    rounding: Callable[[NDArray], NDArray]
+    screening: Screening
+    columns: NDArray
+    refined: tuple[NDArray, ...]
 
     def __post_init__(self) -> None:
-        rule, analytic, noisy = self.rule, self.analytic, self.status == differences.NOISY
-        slope = 0.5 * self.right + 0.5 * self.left
-        self._slope_gap = bend = rule.slope_gap(analytic, slope, self.right - self.left, self.noise)
-        self.verdicts = rule.judge(analytic, self.value, self.error, self.floor, noisy)
-        with np.errstate(invalid="ignore"):
-            off, allowed = np.abs(analytic - slope), rule.allowed(analytic, slope, self.floor)
-            off[~np.isfinite(slope)] = np.nan  # which is near nothing
-            near = (bend == 0) & (off <= rule.share * allowed)
-            # At a cusp an analytic value may be the mean of slopes without being a derivative.
-            self._set_verdict(
-                INCONCLUSIVE, self._has_verdict(PASS) & (self.error > _CUSP * bend) & (bend > 0)
-            )
-            # Slopes that differ have a mean that is none of f, as shorter steps know; and those of
-            # a noisy f side with anything.
-            witness = ((bend == 0) | ~self.shorter) & ~noisy
-            unsure = (
-                self._has_verdict(FAIL)
-                & witness
-                & slope_supports_analytic(analytic, self.value, slope, self.noise)
-            )
-            confirmed = (bend == 0) & (off <= allowed)
-            self._set_verdict(PASS, unsure & confirmed)
-            self._set_inconclusive(np.flatnonzero(unsure & ~confirmed))
-        # With the caller's own step and tolerances, what they accept is accepted.
-        self._set_verdict(PASS, near & (self._has_verdict(INCONCLUSIVE) | (rule.share == 1)))
-        self._passed_as_hidden = np.zeros(analytic.shape, bool)
+        differences = self.differences
+        self.right, self.left, self.calls, *self._rest = self.refined
+        self.numbers = differences.part.start + self.columns  # among those of all inputs
+        shape = len(self.columns), differences.problem.base.size
+        self._tables: list[Table] = []
+        self._terms: NDArray | float = differences.subject.terms
+        self.value, self.error = np.full(shape, np.nan), np.full(shape, np.inf)
+        lost = differences.steps[self.columns] < differences.eps * self._units
+        unchanged = lost[:, None] & (self.right == 0) & (self.left == 0)
+        for slope in self.right, self.left:  # steps below the spacing of natural x show nothing
+            slope[unchanged] = np.nan
 
     @property
-    def hidden(self) -> int:
-        """The number of entries that pass because rounding of f hides whether they are right."""
-        return int(np.count_nonzero(self._passed_as_hidden & self._has_verdict(PASS)))
+    def differences(self) -> FiniteDifferences:
+        return self.screening.differences
 
-    def _has_verdict(self, verdict: str) -> NDArray:
-        return np.asarray(self.verdicts == VERDICTS.index(verdict))
+    @property
+    def _units(self) -> NDArray:
+        return np.asarray(self.differences.subject.units[self.numbers])
 
-    def _set_verdict(self, verdict: str, where: NDArray) -> None:
-        self.verdicts[where] = VERDICTS.index(verdict)
+    @cached_property
+    def floor(self) -> NDArray:
+        """The smaller of the largest entries in row and column, for each entry."""
+        sizes = self.screening.sizes
+        return np.asarray(np.minimum(sizes.rows, sizes.columns[self.numbers, None]))
 
-    def _pass_hidden(self, where: NDArray) -> None:
-        """Downgrade entries that rounding of f hides to PASS."""
-        self._passed_as_hidden |= where & ~self._has_verdict(PASS)
-        self._set_verdict(PASS, where)
+    @property
+    def _natural(self) -> NDArray:
+        """The size of entries that change f by its own size over the size of x."""
+        subject, sizes = self.differences.subject, self.screening.sizes
+        by_output = largest_by_segment(sizes.rows, subject.active_outputs)
+        by_input = largest_by_segment(sizes.columns, subject.active)
+        results = np.fmax(largest_by_segment(subject.sizes, subject.active_outputs), self._terms)
+        most = np.minimum(by_output, by_input[self.numbers, None])
+        return np.asarray(np.fmax(most, results / self._units[:, None]))
 
-    def _set_inconclusive(self, where: NDArray) -> None:
-        """Set INCONCLUSIVE: the error of the numerical value is at least its difference."""
-        self._set_verdict(INCONCLUSIVE, where)
-        self.error[where] = np.fmax(self.error, np.abs(self.analytic - self.value))[where]
-
-    def where_forms_agree(self, agree: NDArray) -> None:
-        """Pass undecided entries on which all forms agree, unless differences contradict them."""
-        with np.errstate(invalid="ignore"):
-            near = np.abs(self.analytic - self.value) <= SURE * self.error
-        self._set_verdict(
-            PASS, self._has_verdict(INCONCLUSIVE) & agree & near & np.isfinite(self.error)
+    def judge(self, entries: FlaggedEntries, consistent: bool) -> None:
+        """Judge the entries that screening leaves in doubt, and store those that do not pass."""
+        screening, sizes = self.screening, self.screening.sizes
+        forms = {
+            name: select_columns(jacobian, self.numbers)
+            for name, jacobian in screening.jacobians.items()
+        }
+        doubtful = {
+            name: screening.doubtful_entries(self.columns, every, self.right, self.left) != 0
+            for name, every in forms.items()
+        }
+        rounded = screening.is_rounded(self.columns)
+        if rounded.any():
+            doubtful = {name: every | rounded for name, every in doubtful.items()}
+        agrees = _agree(list(forms.values()), screening.rule, self.floor) if consistent else None
+        start = _AT(INCONCLUSIVE)  # of columns without samples
+        verdicts = {name: np.full(every.shape, start, np.int8) for name, every in forms.items()}
+        exact = self.differences.refinement.exact
+        judged = self._judge_values
+        if isinstance(exact, SampledColumns):
+            judged = partial(self._judge_samples, exact)
+        judged(forms, doubtful, verdicts, entries)
+        self._judge_again(judged, forms, doubtful, verdicts, entries)
+        self.differences.calls += int(self.calls.sum())
+        finite = np.isfinite(self.error)
+        entries.largest_error = max(
+            entries.largest_error, float(self.error[finite].max(initial=0.0))
         )
+        for number, *column in zip(self.numbers.tolist(), self.value, self.error, strict=True):
+            entries.keep(number, *column)
+        sizes.note(self.numbers, self.value, np.where(self.value == 0, 0.0, self.error))
+        for name, every in forms.items():
+            k, rows = np.nonzero(doubtful[name])
+            value, error, claim = self.value[k, rows], self.error[k, rows], every[k, rows]
+            verdict = verdicts[name][k, rows]
+            self._amend(verdict, claim, value, error, (k, rows), agrees)
+            unknown = verdict == _AT(INCONCLUSIVE)
+            sizes.doubt(rows[unknown], self.numbers[k[unknown]], error[unknown])
+            entries.count[PASS] += every.size - len(rows)
+            table = partial(self._scales_of, every, k, rows)
+            about = claim, value, error, screening.rule, table
+            entries.add(self.numbers[k], rows, name, verdict, *about)
 
-    def where_rounded(self, rounding: NDArray) -> None:
-        """Pass entries whose difference is within rounding of f along its natural length."""
-        with np.errstate(invalid="ignore"):
-            self._pass_hidden(np.abs(self.analytic - self.value) + self.error <= rounding)
-
-    def where_negligible(self, natural: NDArray) -> None:
-        """Pass entries that are negligible compared with the natural size of a derivative."""
-        natural = np.fmax(natural, self.largest)
-        for slope in np.abs(self.right), np.abs(self.left):  # where f and its derivative are 0
-            natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
-        negligible = self.rule.is_negligible(self.analytic, self.value, self.error, natural)
-        # An error due to a kink farther off is not rounding: shorter steps would decide.
-        farther = (self.status == differences.NONSMOOTH) & (self._slope_gap == 0)
-        self._pass_hidden(self._has_verdict(INCONCLUSIVE) & negligible & ~farther)
-
-    def where_cancelled(self, natural: NDArray, eps: float) -> None:
-        """
-        Pass 0 for results that are nothing but rounding of numbers as large as x, or 1.
-
-        The errors of their derivatives are not smaller than the natural size of these.
-        """
-        with np.errstate(invalid="ignore"):
-            rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= few_roundings(eps))
-            self._pass_hidden(self._has_verdict(INCONCLUSIVE) & rounding)
-
-    def where_hidden(self, longest: NDArray, eps: float, unsure: NDArray) -> None:
-        """
-        Do not fail entries where f is constant because rounding hides its slope up to that step.
-
-        A slope is none if it is less than rounding of others in its row or column, or than the
-        errors of others that are 0, by rounding.
-        """
-        stays = self._has_verdict(FAIL) & self.rule.is_locally_constant(
-            self.analytic, self.value, self.error
-        )
-        unsure = np.abs(self.analytic) <= np.minimum(unsure, few_roundings(eps))
-        most = np.minimum(self.largest, self.ceiling)
-        self._pass_hidden(stays & (unsure | rounded_away(self.analytic, most, eps)))
-        constant = np.flatnonzero(self._has_verdict(FAIL) & (self.value == 0) & (self.error == 0))
-        if len(constant):
-            hidden = np.abs(self.analytic * longest)[constant] <= self.rounding(self.rows[constant])
-            self._set_inconclusive(constant[hidden])
-
-    def where_oscillating(self, below: SlopesBelow, many: Callable[[NDArray], SlopesBelow]) -> None:
-        """
-        Let pass what slopes by very short steps confirm, and blame nobody with whom they side.
-
-        They see waves that all steps of a ladder are too long for. `below` are some, `many` gives
-        more, for some entries: see `FiniteDifferences.below`.
-        """
-        unsettled = self._has_verdict(FAIL) | self._has_verdict(INCONCLUSIVE)
-        oscillating = np.flatnonzero(
-            unsettled & slopes_contradict_numerical(self.value, *below).any(axis=0)
-        )
-        if len(oscillating):
-            analytic, value, slopes = (
-                self.analytic[oscillating],
-                self.value[oscillating],
-                many(oscillating),
-            )
-            failed = self._has_verdict(FAIL)[oscillating]
-            self._set_inconclusive(
-                oscillating[failed & slopes_support_analytic(analytic, value, *slopes)]
-            )
-            self._set_verdict(
-                PASS, oscillating[self.rule.confirmed(analytic, self.floor[oscillating], *slopes)]
-            )
-
-    def at_kinks(
+    def _judge_values(
         self,
-        probed: NDArray,
-        values: NDArray,
-        sizes: NDArray,
-        step: NDArray,
-        eps: float,
-        below: SlopesBelow,
+        forms: dict[str, NDArray],
+        doubtful: dict[str, NDArray],
+        verdicts: dict[str, NDArray],
+        entries: FlaggedEntries,
     ) -> None:
-        """
-        Set NONSMOOTH for entries that no slope across x decides.
+        """Judge entries by one derivative and its error; noise may hide that they are right."""
+        rule, (self.value, self.error, _) = self.screening.rule, self._rest
+        tolerances = {}
+        for name, every in forms.items():
+            tolerances[name] = rule.allowed(every, self.value, self.floor)
+            about = self.value, self.error, tolerances[name], self._natural
+            verdicts[name], hidden = judge_value(rule, every, *about)
+            entries.hidden += int(np.count_nonzero(hidden & doubtful[name]))
+        accused = {name: (verdicts[name] == _AT(FAIL)) & doubtful[name] for name in forms}
+        if any(map(np.any, accused.values())):
+            noise = self.differences.noise_of(self.columns, self.value)
+            for name, every in forms.items():
+                wrong = is_wrong(every, self.value, np.fmax(self.error, noise), tolerances[name])
+                verdicts[name][accused[name] & ~wrong] = _AT(INCONCLUSIVE)
+            doubted = np.any(list(accused.values()), axis=0)
+            self.error = np.where(doubted, np.fmax(self.error, noise), self.error)
 
-        `probed` are the entries near which f was evaluated, with a row of `values` per position;
-        `sizes` are the magnitudes of their outputs at x, `below` as for `where_oscillating`.
-        """
-        noise = rounding_of(np.fmax(np.max(np.abs(values), axis=0), sizes), eps)
-        kinked, pole = kinks(values, step, noise), poles(values, noise)
-        kinked &= ~is_piecewise_constant(values, *(slopes[:, probed] for slopes in below[:2]))
-        # What is right has no kink at x, as far as slopes to both sides show.
-        kinked &= ~(self._has_verdict(PASS) & (self._slope_gap == 0))[probed]
-        right = np.flatnonzero(kinked & self._has_verdict(PASS)[probed])
-        if len(right):  # or rounding, of terms that are larger than their sum
-            most = np.maximum(noise[right], self.rounding(self.rows[probed[right]]))
-            kinked[right] = kinks(values[:, right], step[right], most)
-        analytic, rule = self.analytic[probed], self.rule
-        with np.errstate(all="ignore"):
-            slopes = np.diff(values, axis=0) / (step / 2)
-            low, high = slopes.min(axis=0), slopes.max(axis=0)
-            slack = rule.atol + rule.rtol * np.maximum(np.abs(low), np.abs(high))
-            between = (low - slack <= analytic) & (analytic <= high + slack)
-            steepest = np.maximum(np.abs(low), np.abs(high))
-            kinked &= ~rule.is_nothing(steepest, self.largest[probed])
-            # One whose slopes are all within the tolerance makes no difference.
-            widest = np.maximum(np.abs(low - analytic), np.abs(high - analytic))
-            minor = widest <= rule.allowed(analytic, analytic, self.floor[probed])
-            kinked &= ~(minor & self._has_verdict(PASS)[probed])
-            # Nor is one the slope of f at x, if that is steeper there than to both sides of it.
-            beyond = slopes[[0, 1, -2, -1]]
-            steep = np.maximum(analytic - beyond.max(axis=0), beyond.min(axis=0) - analytic)
-            steep = steep > np.maximum(np.ptp(beyond, axis=0), _STEEPER * steepest)
-            kinked &= ~(steep & (self._has_verdict(PASS) & self.shorter)[probed])
-            margin = slack + _OUTSIDE * (high - low)
-            outside = (analytic < low - margin) | (high + margin < analytic)
-            # Half of a kink at x is the error. Where that is less, it is known by shorter steps, or
-            # there are many; and what the error covers is not outside.
-            error = self.error[probed]
-            outside &= (error >= _HALF * (high - low)) & (
-                np.abs(analytic - self.value[probed]) > error
-            )
-        self._set_verdict(NONSMOOTH, probed[kinked & between])
-        self._set_verdict(FAIL, probed[kinked & outside & self._has_verdict(INCONCLUSIVE)[probed]])
-        self._set_verdict(
-            NONSMOOTH, probed[breaks(values) & self._has_verdict(INCONCLUSIVE)[probed]]
-        )
-        endless = (self.status == differences.NONSMOOTH) & np.isinf(self.error)
-        self._set_verdict(NONSMOOTH, endless & ~self._has_verdict(PASS))
-        resolved = self._has_verdict(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
-        self._set_verdict(
-            NONSMOOTH, probed[pole & ~self._has_verdict(PASS)[probed] & ~resolved[probed]]
-        )
+    def _judge_again(
+        self,
+        judged: Callable[..., None],
+        forms: dict[str, NDArray],
+        doubtful: dict[str, NDArray],
+        verdicts: dict[str, NDArray],
+        entries: FlaggedEntries,
+    ) -> None:
+        """Judge entries that do not pass once more; pure rounding of terms in f counts as 0."""
+        claims, chosen, others = self.screening.claims, {}, {}
+        for name, every in forms.items():
+            unknown = doubtful[name] & np.isfinite(every)
+            wrong, unknown = (unknown & (verdicts[name] == _AT(v)) for v in (FAIL, INCONCLUSIVE))
+            chosen[name], others[name] = unknown, every
+            if claims is None:
+                continue
+            k, rows = np.nonzero(wrong | unknown)
+            small = claims.may_be_rounding(self.numbers[k], every[k, rows])
+            k, rows = k[small], rows[small]
+            if len(k):
+                about = rows, self.numbers[k], every[k, rows], self.differences.terms[rows]
+                rounding = np.zeros(every.shape, bool)
+                rounding[k, rows] = claims.are_rounding(name, *about)
+                chosen[name] = unknown | rounding
+                others[name] = np.where(rounding, 0.0, every)
+        if not any(map(np.any, chosen.values())):
+            return
+        value, error, self._terms = self.value.copy(), self.error.copy(), self.differences.terms
+        again = {name: verdict.copy() for name, verdict in verdicts.items()}
+        judged(others, chosen, again, entries)
+        for name, verdict in verdicts.items():
+            np.fmax(verdict, again[name], out=verdict, where=chosen[name])
+        self.value, self.error = value, error
+
+    def _scales_of(
+        self, every: NDArray, columns: NDArray, rows: NDArray, i: int
+    ) -> ScaleTable | None:
+        """Return the scales of the i-th of some entries, if f was sampled."""
+        k, row = int(columns[i]), int(rows[i])
+        for table in self._tables:
+            if k in table.columns:
+                pairs = (table.columns, k), (table.outputs, row)
+                i, j = (int(np.searchsorted(*pair)) for pair in pairs)
+                claim, value, floor = every[k, row], self.value[k, row], self.floor[k, row]
+                allowed = self.screening.rule.allowed(claim, value, floor)
+                return scale_table(table, (i, j), float(claim), float(allowed))
+        return None
+
+    def _judge_samples(
+        self,
+        sampled: SampledColumns,
+        forms: dict[str, NDArray],
+        doubtful: dict[str, NDArray],
+        verdicts: dict[str, NDArray],
+        entries: FlaggedEntries,
+    ) -> None:
+        """Judge entries by samples of f at many scales."""
+        rule = self.screening.rule
+        wanted = np.any(list(doubtful.values()), axis=0)
+        for table in sampled.tables(self.columns, tuple(self._rest), wanted):
+            self._tables.append(table)
+            group, outputs, estimates = table.columns, table.outputs, table.estimates
+            self.value[group], self.error[group] = 0.0, table.constant
+            block = np.ix_(group, outputs)
+            self.value[block] = estimates.value / table.width
+            self.error[block] = estimates.total_error / table.width
+            for name, every in forms.items():
+                k, rows = np.nonzero(doubtful[name][group])
+                if not len(k):
+                    continue
+                at = np.searchsorted(outputs, rows)
+                claim, value = every[group[k], rows], self.value[group[k], rows]
+                allowed = rule.allowed(claim, value, self.floor[group[k], rows])
+                natural = self._natural[group[k], rows]
+                judged = claim, allowed, natural, rule.rtol
+                usual = partial(self.differences.noise_at, rows)
+                rounded = partial(self._is_rounded, group[k], rows)
+                verdict, hidden = table.judge(k, at, *judged, usual, rounded)
+                verdicts[name][group[k], rows] = verdict
+                entries.hidden += int(np.count_nonzero(hidden))
+
+    def _is_rounded(self, k: NDArray, rows: NDArray) -> NDArray:
+        rounded = self.screening.is_rounded(self.columns[k])[np.arange(len(k)), rows]
+        return np.asarray(rounded | self.differences.rounded_outputs[rows])
+
+    def _amend(
+        self,
+        verdict: NDArray,
+        claim: NDArray,
+        value: NDArray,
+        error: NDArray,
+        at: tuple[NDArray, NDArray],
+        agrees: NDArray | None,
+    ) -> None:
+        """Pass what the caller's tolerances accept, and entries on which all forms agree."""
+        rule = self.screening.rule
+        unknown = verdict == _AT(INCONCLUSIVE)
+        slope = 0.5 * self.right[at] + 0.5 * self.left[at]
+        with np.errstate(invalid="ignore"):
+            near = np.abs(claim - slope) <= rule.allowed(claim, slope, self.floor[at])
+            if rule.share == 1:  # with the caller's own step and tolerances
+                verdict[near & np.isfinite(slope)] = _AT(PASS)
+            if agrees is not None:
+                off = np.abs(claim - value)
+                verdict[unknown & agrees[at] & (off <= error) & np.isfinite(error)] = _AT(PASS)
+            nan = np.isnan(claim) & np.isnan(value)
+            verdict[nan] = _AT(PASS if rule.equal_nan else FAIL)
+            verdict[np.isinf(claim) & (claim == value)] = _AT(PASS)
+
+
+def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
+    """Return True where all forms of the derivative agree."""
+    first, *others = columns
+    same = np.ones(first.shape, bool)
+    with np.errstate(invalid="ignore"):
+        for other in others:
+            same &= np.abs(first - other) <= rule.allowed(other, first, floor)
+    return same

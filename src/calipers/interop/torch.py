@@ -89,7 +89,7 @@ def _lent(inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any]
 
 def cotangent(c: Any, like: Any) -> Any:
     """Return a tensor like an output with the values of an array, contiguous if the array is."""
-    w = sys.modules["torch"].from_numpy(np.array(c)).to(device=like.device, dtype=like.dtype)
+    w = Torch().from_numpy(np.array(c)).to(device=like.device, dtype=like.dtype)
     return w if np.asarray(c).flags.c_contiguous else noncontiguous(w)
 
 

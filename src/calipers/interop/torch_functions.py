@@ -106,7 +106,7 @@ class TorchFunctions:
             plain = tuple(
                 k
                 for k, y in enumerate(outputs)
-                if k in left_out or (isinstance(y, torch.Tensor) and not _has_differences(y.dtype))
+                if k in left_out or (isinstance(y, torch.Tensor) and y.dtype not in _full())
             )
         return Differentiated(
             function,
@@ -172,7 +172,7 @@ class TorchFunctions:
                 for g, x in zip(gradients, active, strict=True)
             )
 
-        weights = tuple(torch.from_numpy(w).requires_grad_() for w in cotangents)
+        weights = tuple(_library.from_numpy(w).requires_grad_() for w in cotangents)
         fixed = [
             x.detach() if k not in argnums and isinstance(x, torch.Tensor) else x
             for k, x in enumerate(inputs)
@@ -182,7 +182,13 @@ class TorchFunctions:
 
 def _has_differences(dtype: Any) -> bool:
     torch = sys.modules["torch"]
-    return dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
+    return dtype in (*_full(), torch.float16, torch.bfloat16)
+
+
+def _full() -> tuple[Any, ...]:
+    """Return the dtypes whose constant outputs are mistakes, and not masks or labels."""
+    torch = sys.modules["torch"]
+    return torch.float32, torch.float64, torch.complex64, torch.complex128
 
 
 def _to_numpy(x: Any, name: str) -> NDArray:
@@ -316,7 +322,7 @@ class _TorchFunction:
             return None
 
         def of_batch(*args: Any) -> Any:
-            points = torch.from_numpy(args[position]).to(self._inputs[position].device)
+            points = _library.from_numpy(args[position]).to(self._inputs[position].device)
             others = self.tensors((*args[:position], arrays[position], *args[position + 1 :]))
             others = [x.detach() if isinstance(x, torch.Tensor) else x for x in others]
 
@@ -374,7 +380,6 @@ class _TorchFunction:
     def jvp(self, *args: Any) -> tuple[Any, ...]:
         """Return the tangents by forward mode; batches are computed by vmap."""
         *arrays, tangents = args
-        torch = self._torch
         v = as_tuple(tangents)
         tensors = self.tensors(tuple(arrays))
         for k, matrix in self._sparse.items():
@@ -385,7 +390,7 @@ class _TorchFunction:
             if tangent is None
             else self._sparse[k].build(np.array(tangent))
             if k in self._sparse
-            else torch.from_numpy(np.array(tangent)).to(tensors[k].device)
+            else _library.from_numpy(np.array(tangent)).to(tensors[k].device)
             for k, tangent in zip(self._argnums, v, strict=True)
         ]
         results = (self._tangents_of_batch if batched else self._tangents)(tensors, directions)
