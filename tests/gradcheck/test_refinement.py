@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._derivatives.sampled import SampledColumns
 
 N = 30
 STEP = np.finfo(float).eps ** (1 / 3)
@@ -241,3 +242,24 @@ def test_columns_with_steps_of_zero_warn_of_nothing():
         warnings.simplefilter("error")
         options = {"step": step, "bounds": (x - 1, x + 1)}
         assert calipers.gradcheck(f, x, jac=lambda x: 1e-5 * np.eye(60), **options)
+
+
+def test_memory_that_was_used_before_changes_no_verdict(monkeypatch):
+    """Columns have different numbers of samples: the rest of their rows is memory of before."""
+    results = SampledColumns.results
+
+    def filled(self, count):
+        buffers = results(self, count)
+        for array in buffers[:4]:
+            array[:] = 1e300
+        return buffers
+
+    monkeypatch.setattr(SampledColumns, "results", filled)
+    random = np.random.default_rng(0)
+    matrix, x = random.standard_normal((100, 100)), random.standard_normal(100)
+
+    def jac(x):
+        return matrix / np.cosh(matrix @ x)[:, None] ** 2
+
+    report = checked(lambda x: np.tanh(matrix @ x), x, False, jac=jac)
+    assert report.verdict == "PASS"

@@ -58,7 +58,7 @@ LEAST_SAMPLES = ORDERS + 2  # least number of steps in a table; some may be miss
 _TINY = np.finfo(float).tiny
 _FINEST = np.finfo(float).eps
 _ENTRIES = 1 << 10  # entries of the Jacobian that are measured together
-_BLOCK_BYTES = 1 << 23  # bytes of samples that are in memory at a time
+_BLOCK_BYTES = 1 << 21  # bytes of samples that are in memory at a time
 
 # Takes indices of directions, which may repeat, and a signed step along each, in units of its
 # length. Returns the values of f and the steps after rounding.

@@ -144,6 +144,8 @@ class SampledColumns:
                     continue
                 count = max(LEAST_SAMPLES, int(np.isfinite(arrays[0][group]).sum(axis=1).max()))
                 samples = Samples(*(array[group, :count] for array in arrays))
+                missing = np.isnan(samples.t)
+                samples.above[missing] = samples.below[missing] = np.nan
                 some = np.flatnonzero(wanted[group].any(axis=0))
                 chosen = states[group]
                 about = base, chosen, steps.eps, problem.parts, 1, brief, some, problem.noise
