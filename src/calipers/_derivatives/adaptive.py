@@ -178,8 +178,15 @@ def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1)
     relative = eps ** (THRESHOLDS.first * 4 / (4 + power))
     best = s.error.argmin(axis=1)[:, None]
     contradicted = np.take_along_axis(m.contradicted, best, axis=1)[:, 0]
+    # Between scales that are sampled without gaps, others have no less error.
+    shorter = np.fmin(best + ORDERS, s.t.shape[1] - 1)
+    t = np.broadcast_to(s.t, s.error.shape)
+    steps = (np.take_along_axis(t, k, axis=1)[:, 0] for k in (best, shorter))
     with np.errstate(invalid="ignore"):
-        converged = m.error <= np.fmax(relative * np.abs(m.value), limit)
+        dense = next(steps) < 2.0 ** (ORDERS + 1) * next(steps)
+        size = np.abs(m.value)
+        converged = m.error <= np.fmax(relative * size, limit)
+        converged |= dense & (m.error <= THRESHOLDS.resolved * size)
     converged &= ~contradicted & (m.gap == 0) & ~s.noisy
     # Other steps may show a different slope within |x|.
     inside = s.t <= s.inner[:, None]

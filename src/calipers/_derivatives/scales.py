@@ -276,7 +276,9 @@ def measure(
         gap, gap_error = _gaps(e, t, local)
         within = finite & (step <= inner[:, None, None])
         largest = np.where(within, change, 0.0).max(axis=1, initial=0)
-        noisy = noise > T.noisy * eps * np.fmax(size, largest)
+        # Outputs that are computed together have terms of about the same size, which may cancel.
+        terms = np.max(size * unit, initial=0.0, where=np.isfinite(size)) / unit
+        noisy = noise > T.noisy * eps * np.fmax(terms, largest)
         # Where f is nothing but noise, it may vary faster than any step shows.
         shown, least_noise = np.fmax(noise[:, None], shorter), T.noisy * eps * greatest / unit
         lost = (np.fmax(size, changes)[:, None] <= T.visible * shown) & (shown > least_noise)
