@@ -83,9 +83,10 @@ def beyond(off):
     return verdict(table(1.0, error, t=LONG, noise=1.0), 1.0 + off)[0]
 
 
-def suffices(value, error):
-    s = table(value, error, t=STEPS)
-    return bool(adaptive._suffices(s, estimate(s), SPACING, np.ones(1))[0])
+def settled(value, error, halvings=4):
+    """Return whether scales that are some halvings apart settle a slope."""
+    s = table(value, error, t=0.5 ** (halvings * np.arange(1, len(STEPS) + 1)))
+    return bool(adaptive._settled(s, estimate(s), SPACING, np.ones(1))[0, 0])
 
 
 def constant(share):
@@ -152,14 +153,16 @@ CASES = [
     ("abrupt", lambda: jumped(100), True),
     ("resolved", lambda: refined(0.07), True),
     ("resolved", lambda: refined(0.13), False),
+    ("resolved", lambda: settled(1.0, 0.07, halvings=1), True),
+    ("resolved", lambda: settled(1.0, 0.13, halvings=1), False),
     ("visible", lambda: beyond(12.0), INCONCLUSIVE),
     ("visible", lambda: beyond(20.0), FAIL),
     ("negligible", lambda: verdict(table(0.0, 6e-9), 1e-10, 1e-12)[0], PASS),
     ("negligible", lambda: verdict(table(0.0, 1e-8), 1e-10, 1e-12)[0], INCONCLUSIVE),
-    ("first", lambda: suffices(1e6, 2e-4), True),
-    ("first", lambda: suffices(1e6, 1e-2), False),
-    ("first_rounding", lambda: suffices(0.0, 50 * SPACING), True),
-    ("first_rounding", lambda: suffices(0.0, 100 * SPACING), False),
+    ("first", lambda: settled(1e6, 2e-4), True),
+    ("first", lambda: settled(1e6, 1e-2), False),
+    ("first_rounding", lambda: settled(0.0, 50 * SPACING), True),
+    ("first_rounding", lambda: settled(0.0, 100 * SPACING), False),
     ("noisy", lambda: noisy(22.0), False),
     ("noisy", lambda: noisy(45.0), True),
     ("constant", lambda: constant(0.75), INCONCLUSIVE),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from .scales import (
     Samples,
     Scales,
     measure,
+    pooled_noise,
     units_of,
 )
 from .steps import NATURAL_LENGTH, Steps
@@ -65,17 +67,43 @@ _BLOCK_BYTES = 1 << 21  # bytes of samples that are in memory at a time
 Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 
-class Survey(NamedTuple):
-    """Samples of f along some directions, and the scales and estimates of some outputs."""
+class Measured(NamedTuple):
+    """The scales of some outputs along some directions, and the estimates from them."""
 
-    directions: NDArray
-    samples: Samples
     outputs: NDArray
     scales: Scales
     estimates: Estimates
     unit: NDArray | None  # of the values of f in scales and estimates, if not 1
+
+    def some(self, which: NDArray) -> "Measured":
+        """Return a part of the directions."""
+        if which.all():
+            return self
+
+        scales = Scales(**{name: a[which] for name, a in vars(self.scales).items()})
+        estimates = Estimates(**{name: a[which] for name, a in vars(self.estimates).items()})
+        return self._replace(scales=scales, estimates=estimates)
+
+
+@dataclass
+class Survey:
+    """
+    Samples of f along some directions, and what is measured from them.
+
+    After a first pass at a few scales, all scales are sampled along the directions that have
+    outputs it did not settle. Only these are measured again.
+    """
+
+    directions: NDArray
+    samples: Samples
     calls: NDArray
-    first: bool  # whether the samples are those of the first pass
+    measure: Callable[[], Measured]
+    first: tuple[Measured, NDArray] | None = None  # and True for entries that it settled
+
+    @cached_property
+    def measured(self) -> Measured:
+        """The scales and estimates of outputs that change."""
+        return self.measure()
 
 
 def initial_states(problem: Problem, steps: Steps) -> NDArray:
@@ -172,8 +200,8 @@ def _sampled(base: NDArray, evaluate: Evaluate, states: NDArray, t: NDArray) -> 
     return Samples(t, far - near, above, below)
 
 
-def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) -> NDArray:
-    """Return True for directions whose outputs need no further samples."""
+def _settled(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) -> NDArray:
+    """Return True for entries that need no further samples."""
     limit = THRESHOLDS.first_rounding * s.rounding / (top[:, None] / 4) ** power
     relative = eps ** (THRESHOLDS.first * 4 / (4 + power))
     best = s.error.argmin(axis=1)[:, None]
@@ -193,7 +221,7 @@ def _suffices(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1)
     within = np.where(inside & ~m.contradicted, s.error, np.inf).min(axis=1)
     beyond = ~np.take_along_axis(np.broadcast_to(inside, s.error.shape), best, axis=1)[:, 0]
     converged &= ~beyond | (within <= THRESHOLDS.resolved * np.abs(m.value))
-    return np.asarray((converged | (s.change == 0)).all(axis=1))
+    return np.asarray(converged | (s.change == 0))
 
 
 def scales_of(
@@ -204,31 +232,31 @@ def scales_of(
     parts: int = 1,
     power: int = 1,
     first: bool = False,
-    wanted: NDArray | None = None,
+    outputs: NDArray | None = None,
     least: NDArray | None = None,
-) -> tuple[NDArray, Scales, Estimates, NDArray | None]:
+    pooled: bool = True,
+) -> Measured:
     """
-    Return the outputs that change, or are `wanted`, with their scales and estimates.
+    Return scales and estimates of `outputs`, or of those that change.
 
-    Scales and estimates are in the units that come last, a power of two for each output, if these
-    are not None. `least` is a lower bound on the noise of all outputs.
+    They are in units of a power of two for each output. `least` is a lower bound on the noise of
+    all outputs, a row for each direction or for all; see `measure`.
     """
-    outputs = _changing(samples, base, parts)
-    if wanted is not None:
-        outputs = np.union1d(outputs, wanted)
+    if outputs is None:
+        outputs = changing(samples, base, parts)
     part = samples._replace(above=samples.above[:, :, outputs], below=samples.below[:, :, outputs])
     largest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
     sided, inner = bool(states["one_sided"].any()), np.fmin(1.0, states["top"])
     base = base[outputs]
     unit = units_of(part, base, parts)
-    least_noise = np.zeros(len(outputs)) if least is None else least[outputs]
+    least_noise = np.zeros((1, len(outputs))) if least is None else least[:, outputs]
     about = eps, inner, parts, sided, first, power, largest
     if unit is None:
-        scales = measure(part, base, *about, least=least_noise)
+        scales = measure(part, base, *about, 1.0, least_noise, pooled)
     else:
         part = part._replace(above=part.above / unit, below=part.below / unit)
-        scales = measure(part, base / unit, *about, unit, least_noise / unit)
-    return outputs, scales, estimate(scales, few=first), unit
+        scales = measure(part, base / unit, *about, unit, least_noise / unit, pooled)
+    return Measured(outputs, scales, estimate(scales, few=first), unit)
 
 
 def survey(
@@ -249,34 +277,55 @@ def survey(
     `least` is a lower bound on the noise of f.
     """
     base = base.astype(float)
+    floor = None if least is None else least[None]
 
-    def measured(which: NDArray, first: bool) -> Iterator[Survey]:
-        chosen = states[which]
-        t = _sequence(chosen, first)
-        samples = _sampled(base, lambda k, t: evaluate(which[k], t), chosen, t)
-        calls = np.isfinite(t).sum(axis=1) * np.where(chosen["one_sided"] == 0, 2, 1)
-        for part in _blocks(samples, base):
-            some = Samples(*(array[part] for array in samples))
-            result = scales_of(some, base, chosen[part], eps, parts, power, first, least=least)
-            yield Survey(which[part], some, *result, calls[part], first)
+    def sampled(which: NDArray, first: bool) -> tuple[Samples, NDArray]:
+        t = _sequence(states[which], first)
+        samples = _sampled(base, lambda k, t: evaluate(which[k], t), states[which], t)
+        sides = np.where(states["one_sided"][which] == 0, 2, 1)
+        return samples, np.isfinite(t).sum(axis=1) * sides
+
+    def at_all_scales(which: NDArray, first: Measured, settled: NDArray) -> Survey:
+        samples, calls = sampled(which, first=False)
+        # Where some outputs vary at other scales, so may those that do not show a slope.
+        m = first.estimates
+        settled = settled & (m.error <= THRESHOLDS.resolved * np.abs(m.value))
+        others = np.setdiff1d(changing(samples, base, parts), first.outputs)
+        outputs = np.union1d(first.outputs[~settled.all(axis=0)], others)
+        if parts > 1:
+            outputs = np.unique(outputs[:, None] // parts * parts + np.arange(parts))
+        noise = np.zeros((len(which), base.size))
+        noise[:, first.outputs] = pooled_noise(first.scales, settled, eps, first.unit)
+        noise = noise if floor is None else np.fmax(noise, floor)
+        about = base, states[which], eps, parts, power, False, outputs, noise, False
+        return Survey(which, samples, calls, partial(scales_of, samples, *about), (first, settled))
 
     usable = np.flatnonzero(states["limit"] > 0)
     for sided in (False, True):
         group = usable[(states["one_sided"][usable] != 0) == sided]
         count = max(1, int(_BLOCK_BYTES // (8 * CALLS_PER_COLUMN * max(1, base.size))))
+        fewer = max(1, int(count * CALLS_PER_COLUMN // (2 * MAX_SAMPLES)))
         for start in range(0, len(group), count):
-            rest, calls = [], np.zeros(len(states), np.int64)
-            for result in measured(group[start : start + count], first=True):
-                calls[result.directions] = result.calls
-                top = states["top"][result.directions]
-                done = _suffices(result.scales, result.estimates, eps, top, power) | briefly
+            those = group[start : start + count]
+            samples, calls = sampled(those, first=True)
+            for block in _blocks(samples, base):
+                which, some = those[block], Samples(*(array[block] for array in samples))
+                about = some, base, states[which], eps, parts, power, True, None, floor
+                measured = scales_of(*about)
+                top = states["top"][which]
+                settled = _settled(measured.scales, measured.estimates, eps, top, power)
+                done = np.asarray(settled.all(axis=1) | briefly)
                 if done.any():
-                    yield _some(result, done)
-                rest += result.directions[~done].tolist()
-            fewer = max(1, int(count * CALLS_PER_COLUMN // (2 * MAX_SAMPLES)))
-            for begin in range(0, len(rest), fewer):
-                for result in measured(np.array(rest[begin : begin + fewer]), first=False):
-                    yield result._replace(calls=result.calls + calls[result.directions])
+                    part = Samples(*(array[done] for array in some))
+                    answer = partial(Measured.some, measured, done)
+                    yield Survey(which[done], part, calls[block][done], answer)
+                rest = np.flatnonzero(~done)
+                for begin in range(0, len(rest), fewer):
+                    k = rest[begin : begin + fewer]
+                    chosen = np.isin(np.arange(len(which)), k)
+                    result = at_all_scales(which[k], measured.some(chosen), settled[k])
+                    result.calls += calls[block][k]
+                    yield result
 
 
 def _changes(samples: Samples, base: NDArray) -> NDArray:
@@ -286,7 +335,7 @@ def _changes(samples: Samples, base: NDArray) -> NDArray:
     return np.asarray(changes.any(axis=1))
 
 
-def _changing(samples: Samples, base: NDArray, parts: int) -> NDArray:
+def changing(samples: Samples, base: NDArray, parts: int) -> NDArray:
     """Return the indices of outputs that change in some sample, with all parts of their numbers."""
     changes = _changes(samples, base).any(axis=0)
     if parts > 1:
@@ -305,20 +354,6 @@ def _blocks(samples: Samples, base: NDArray) -> Iterator[slice]:
     count = max(1, int(min(_ENTRIES / max(1.0, each), math.sqrt(_ENTRIES / max(1.0, each)))))
     for start in range(0, directions, count):
         yield slice(start, min(start + count, directions))
-
-
-def _some(survey: Survey, which: NDArray) -> Survey:
-    """Return the survey of a part of its directions."""
-    if which.all():
-        return survey
-
-    return survey._replace(
-        directions=survey.directions[which],
-        samples=Samples(*(a[which] for a in survey.samples)),
-        scales=Scales(**{name: a[which] for name, a in vars(survey.scales).items()}),
-        estimates=Estimates(**{name: a[which] for name, a in vars(survey.estimates).items()}),
-        calls=survey.calls[which],
-    )
 
 
 def rounding_of_constants(base: NDArray, states: NDArray, eps: float, power: int = 1) -> NDArray:
@@ -350,30 +385,50 @@ def extrapolate(
     # Much too long steps are part of the search: warnings of f are suppressed.
     with np.errstate(all="ignore"):
         for result in survey(base, evaluate, states, eps, parts, power, least=least):
-            which, _, outputs, scales, estimates, unit, calls, _ = result
-            length = states["length"][which, None]
+            which = result.directions
             # Where f does not change, its rounding may hide a slope.
             values[which] = 0.0
             errors[which] = rounding_of_constants(base, states[which], eps, power)
-            # Some of these outputs change along other directions only.
-            changes = (scales.change > 0) | ~np.isfinite(base[outputs])
-            entries = np.ix_(which, outputs)
-            value, error = estimates.value / length, estimates.total_error / length
-            if unit is not None:
-                value, error = value * unit, error * unit
-            values[entries] = np.where(changes, value, 0.0)
-            errors[entries] = np.where(changes, error, errors[entries])
-            states["calls"][which] = calls
-            states["step"][which] = _steps_of(scales, estimates) * length[:, 0]
-            status = np.fmax(states["status"][which], estimates.status(scales))
-            states["status"][which] = status
+            states["calls"][which] = result.calls
+            if result.first is None:
+                _store(result.measured, which, None, base, outs)
+            else:
+                first, settled = result.first
+                _store(first, which, settled, base, outs)
+                unsettled = np.ones((len(which), base.size), bool)
+                unsettled[:, first.outputs] = ~settled
+                unsettled = unsettled[:, result.measured.outputs]
+                _store(result.measured, which, unsettled, base, outs)
 
 
-def _steps_of(scales: Scales, estimates: Estimates) -> NDArray:
+def _store(
+    measured: Measured, which: NDArray, wanted: NDArray | None, base: NDArray, outs: Buffers
+) -> None:
+    """Store the derivatives, errors and states of entries along some directions."""
+    values, errors, states = outs
+    outputs, scales, estimates, unit = measured
+    length = states["length"][which, None]
+    value, error = estimates.value / length, estimates.total_error / length
+    if unit is not None:
+        value, error = value * unit, error * unit
+    # Some of these outputs change along other directions only.
+    stored = (scales.change > 0) | ~np.isfinite(base[outputs])
+    wanted = np.ones_like(stored) if wanted is None else wanted
+    stored &= wanted
+    entries = np.ix_(which, outputs)
+    values[entries] = np.where(stored, value, values[entries])
+    errors[entries] = np.where(stored, error, errors[entries])
+    step = _steps_of(scales, estimates, wanted) * length[:, 0]
+    states["step"][which] = np.where(wanted.any(axis=1), step, states["step"][which])
+    status = np.where(wanted, estimates.statuses(scales), CONVERGED).max(axis=1, initial=CONVERGED)
+    states["status"][which] = np.fmax(states["status"][which], status)
+
+
+def _steps_of(scales: Scales, estimates: Estimates, wanted: NDArray) -> NDArray:
     """Return the step of each direction: the longest at the scale of its largest derivative."""
     if not estimates.value.shape[1]:
         return np.zeros(len(estimates.value))
-    size = np.where(np.isfinite(estimates.value), np.abs(estimates.value), -1.0)
+    size = np.where(np.isfinite(estimates.value) & wanted, np.abs(estimates.value), -1.0)
     k = np.take_along_axis(estimates.scale, size.argmax(axis=1)[:, None], axis=1)
     return np.asarray(np.take_along_axis(scales.t[:, :, 0], k, axis=1)[:, 0])
 

@@ -69,14 +69,13 @@ class Estimates:
         """The error of the derivative; at a kink half the difference of both slopes."""
         return np.asarray(np.fmax(self.error, self.gap + self.gap_error))
 
-    def status(self, s: Scales) -> NDArray:
-        """Return the status of each direction: the most severe of its outputs."""
+    def statuses(self, s: Scales) -> NDArray:
+        """Return the status of each entry."""
         status = np.where(s.noisy & (s.change > 0), NOISY, CONVERGED)
         status = np.where(self.gap > 0, NONSMOOTH, status)
         status = np.where(self.scattered, ALIASED, status)
         status = np.where(np.isfinite(self.value) & np.isfinite(self.error), status, NONFINITE)
-        status = np.where(self.endless, NONSMOOTH, status)
-        return np.asarray(np.max(status, axis=-1, initial=CONVERGED))
+        return np.where(self.endless, NONSMOOTH, status)
 
 
 def _take(a: NDArray, k: NDArray) -> NDArray:

@@ -123,8 +123,9 @@ def _curvature_gaps(pairs: MixedDifferences) -> tuple[NDArray, int]:
         for result in survey(problem.base, evaluate, states, steps.eps):
             calls += int(result.calls.sum())
             which = pairs.usable[result.directions]
-            if result.outputs.size and not result.first:
-                scales = result.scales if result.unit is None else result.scales.times(result.unit)
+            if result.first is not None and result.measured.outputs.size:
+                _, scales, _, unit = result.measured
+                scales = scales if unit is None else scales.times(unit)
                 gap, _ = gap_at_x(with_curvature_gaps(scales, result.samples, steps.eps))
                 gaps[which] = 4 * gap[:, 0] / states["length"][result.directions] ** 2
     return gaps, calls

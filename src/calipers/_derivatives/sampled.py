@@ -13,6 +13,7 @@ from .adaptive import (
     STATE,
     Evaluate,
     ExtrapolatedColumns,
+    changing,
     initial_states,
     rounding_of_constants,
     scales_of,
@@ -125,7 +126,7 @@ class SampledColumns:
                 which, count = part.directions, part.samples.t.shape[1]
                 for array, values in zip(arrays, part.samples, strict=True):
                     array[which, :count] = values
-                first[which], calls[which] = part.first, part.calls
+                first[which], calls[which] = part.first is None, part.calls
 
     def tables(self, columns: NDArray, results: Buffers, wanted: NDArray) -> Iterator[Table]:
         """Yield the tables of columns that have samples; they contain the entries `wanted`."""
@@ -146,10 +147,12 @@ class SampledColumns:
                 samples = Samples(*(array[group, :count] for array in arrays))
                 missing = np.isnan(samples.t)
                 samples.above[missing] = samples.below[missing] = np.nan
-                some = np.flatnonzero(wanted[group].any(axis=0))
-                chosen = states[group]
-                about = base, chosen, steps.eps, problem.parts, 1, brief, some, problem.noise
-                outputs, scales, estimates, unit = scales_of(samples, *about)
+                outputs = np.flatnonzero(wanted[group].any(axis=0))
+                outputs = np.union1d(changing(samples, base, problem.parts), outputs)
+                chosen, least = states[group], problem.noise
+                least = None if least is None else least[None]
+                about = base, chosen, steps.eps, problem.parts, 1, brief, outputs, least
+                _, scales, estimates, unit = scales_of(samples, *about)
                 unit = np.ones(len(outputs)) if unit is None else unit
                 constant = rounding_of_constants(base, chosen, steps.eps)
                 yield Table(group, outputs, scales, estimates, chosen["length"], unit, constant)
@@ -228,11 +231,12 @@ def noise_along(
     state["length"], state["limit"], state["top"], state["one_sided"] = 1.0, np.inf, 1.0, one_sided
     state["grain"] = eps
     for part in survey(base, evaluate, state, eps, briefly=briefly):
-        s, unit = part.scales, 1.0 if part.unit is None else part.unit
-        changing = s.change[0] > 0
+        outputs, s, _, unit = part.measured
+        unit = np.ones(len(outputs)) if unit is None else unit
+        changes = s.change[0] > 0
         rows = s.noise[0] * unit, s.change[0] * unit, s.constant_up_to[0], s.noisy[0]
         for values, row in zip(result, rows, strict=True):
-            values[part.outputs[changing]] = row[changing]
+            values[outputs[changes]] = row[changes]
     return result
 
 

@@ -213,6 +213,7 @@ def measure(
     greatest: float = 1.0,
     unit: NDArray | float = 1.0,
     least: NDArray | float = 0.0,
+    pooled: bool = True,
 ) -> Scales:
     """
     Return slopes, errors and noise at all scales.
@@ -237,8 +238,11 @@ def measure(
         The largest output of f, or 1 if that is more.
     unit : ndarray or float
         See `units_of`.
-    least : ndarray or float
+    least : ndarray, (directions, outputs), or float
         A lower bound on the noise of the outputs.
+    pooled : bool
+        Whether these are all outputs, of whose noise the median is a lower bound; see
+        `pooled_noise`.
     """
     t, width, above, below = samples
     step, count = t[:, :, None], t.shape[1] - ORDERS + 1
@@ -268,10 +272,12 @@ def measure(
             changes = np.where(one_sided, aside, changes)
         if parts > 1:  # a part of a complex number is rounded as all of it is
             size = np.repeat(size.reshape(-1, parts).max(axis=-1), parts)
-        noise = _floored(noise, dead, size, eps * greatest / unit, parts)
+        noise = _floored(noise, dead, size, eps * greatest / unit, parts, pooled)
         sure = noise * T.few_samples if few else noise
         rounding = T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit)
-        local = np.fmax(_noise_of_values(sure, sizes, chosen, rounding), np.fmax(shorter, least))
+        least = np.atleast_2d(least)
+        lowest = np.fmax(shorter, least[:, None])
+        local = np.fmax(_noise_of_values(sure, sizes, chosen, rounding), lowest)
         slope, error = _slopes(d, u, span[:, :, 0], local, sided)
         gap, gap_error = _gaps(e, t, local)
         within = finite & (step <= inner[:, None, None])
@@ -604,22 +610,44 @@ def _noise_of_shorter(residual: NDArray, t: NDArray) -> NDArray:
 
 
 def _floored(
-    noise: NDArray, dead: NDArray, size: NDArray, least: NDArray | float, parts: int
+    noise: NDArray,
+    dead: NDArray,
+    size: NDArray,
+    least: NDArray | float,
+    parts: int,
+    pooled: bool,
 ) -> NDArray:
     """
     Return the noise, at least as large as the noise of the other outputs suggests.
 
-    Outputs that are computed together have about the same relative noise, which is the median of
-    those that are noisy. The noise of an output that does not change is at least `least`.
+    The noise of an output that does not change is at least `least`.
     """
     if parts > 1:
         pairs = noise.reshape(len(noise), -1, parts)
         noise = np.repeat(pairs.max(axis=-1), parts, axis=-1)
+    if pooled:
+        noise = np.fmax(noise, _pooled(noise, size))
+    return np.where(dead, np.fmax(noise, least), noise)
+
+
+def _pooled(noise: NDArray, size: NDArray) -> NDArray:
+    """
+    Return the noise of outputs that the noise of the others suggests, or 0.
+
+    Outputs that are computed together have about the same relative noise, which is the median of
+    those that are noisy.
+    """
+    median = np.zeros(len(noise))
     if noise.shape[1] >= T.pooled_outputs:
         relative = np.where((noise > 0) & (size > 0), noise / size, np.nan)
         shown = np.isfinite(relative).sum(axis=1) >= T.pooled_outputs
         if shown.any():
-            median = np.zeros(len(noise))
             median[shown] = np.nanmedian(relative[shown], axis=1)
-            noise = np.fmax(noise, median[:, None] * size)
-    return np.where(dead, np.fmax(noise, least), noise)
+    return np.asarray(median[:, None] * size)
+
+
+def pooled_noise(s: Scales, which: NDArray, eps: float, unit: NDArray | None) -> NDArray:
+    """Return the noise of outputs that the noise of some suggests, in units of f."""
+    with np.errstate(all="ignore"):
+        noise = _pooled(np.where(which, s.noise, 0.0), s.rounding / eps)
+    return noise if unit is None else noise * unit

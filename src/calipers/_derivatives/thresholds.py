@@ -39,7 +39,7 @@ class Thresholds:
         next step exceeds only if f jumps: a departure as the sixth power of t comes to it.
     resolved : float
         Relative error up to which a slope by steps within |x| is resolved, so that longer ones may
-        refine it.
+        refine it. It needs no further samples if its scale lies between scales that were sampled.
     visible : float
         Standard deviations of the noise that a visible change of f exceeds: twice `multiple`, for
         two values.
@@ -48,7 +48,7 @@ class Thresholds:
         hundred of them are less than one tolerance.
     first : float
         Share of the power of eps that differences of the fourth order reach as relative errors,
-        with which the first samples suffice: 4/5, and 4/6 for second derivatives.
+        with which the first samples suffice at any scale: 4/5, and 4/6 for second derivatives.
     first_rounding : float
         Spacings of f over a fourth of the size of x, or over its square for second derivatives:
         error of a small slope with which the first samples suffice.
