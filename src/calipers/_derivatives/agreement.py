@@ -8,6 +8,7 @@ wrong, and none supports it.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -118,24 +119,18 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
         off = np.abs(s.slope - value[:, None])
         longer = number < scale[:, None]
         others = longer & (off > s.error + _take(s.error, scale)[:, None])
-        departure, jumps = _departures(s, value, scale, np.where(others, number, -1).max(axis=1))
-        kink = np.where(_shows_kink(s, off) & longer, number, -1).max(axis=1)
-        other_scale, other = _other_slope(s, off, others, 2 if few else T.in_a_row)
-        # Beyond a kink, f departs from the line by less than the difference of both slopes times
-        # the step, as it is on the line before the kink.
-        before = np.concatenate((s.span[:, 1:], np.zeros_like(s.span[:, :1])), axis=1)
-        departs = jumps & (departure >= other[:, None] * (s.span - before / 2))
-        scattered = departs.any(axis=1) & (kink < 0)
-        # Jumps as large as rounding are rounding: the derivative is the slope across them.
-        jump = np.where(departs, departure, 0.0).max(axis=1)
-        rounded = scattered & (jump <= T.noisy * s.spacing)
-        scale = np.where(rounded, other_scale, scale)
+        kink, scattered, rounded, lost, other = (
+            np.full(scale.shape, fill) for fill in (-1, False, False, 0.0, np.nan)
+        )
+        k, i = np.nonzero(others.any(axis=1))
+        if len(k):
+            part, of_part = s.entries(k, i), (scale[k, i][None], value[k, i][None])
+            each = _jumps(part, *of_part, others[k, :, i].T[None], 2 if few else T.in_a_row)
+            kink[k, i], scattered[k, i], rounded[k, i] = each.kink, each.scattered, each.rounded
+            lost[k, i], other[k, i] = each.rounding, each.other
+            scale[k, i] = each.scale
         value = np.where(rounded, _take(s.slope, scale), value)
         error = np.where(rounded, _take(s.error, scale), error)
-        # If no scale resolves the slope across them, their rounding is part of the error.
-        jump = jumps & (departure <= np.where(kink < 0, T.noisy * s.spacing, 0.0)[:, None])
-        lost = np.where(jump, departure / s.span, 0.0).max(axis=1)
-        scattered &= ~rounded
         contradicted &= ~rounded[:, None]
         inside = s.t <= s.inner[:, None]
         remainder = _remainder(s, scale, inside)
@@ -146,8 +141,52 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
             error = np.where(rounded, error, np.fmax(error, more))
         endless = np.isinf(remainder) & ~rounded
         error = np.where(scattered, np.fmax(error, other), error)
-        kink = np.where(jumps.any(axis=1), kink, -1)
         return Estimates(value, error, scale, contradicted, kink, scattered, *gap_at_x(s), endless)
+
+
+class _Jumps(NamedTuple):
+    """
+    Entries of which a longer scale has a different slope, since f jumps or has a kink in between.
+
+    Attributes
+    ----------
+    kink, scattered : ndarray
+        As in `Estimates`.
+    rounded : ndarray of bool
+        True if the jumps are rounding: the derivative is the slope across them, at `scale`.
+    rounding : ndarray
+        The error of the slope from jumps as small as rounding, if no scale resolves it across them.
+    other : ndarray
+        The difference of the slope of longer scales, or NaN.
+    """
+
+    scale: NDArray
+    kink: NDArray
+    scattered: NDArray
+    rounded: NDArray
+    rounding: NDArray
+    other: NDArray
+
+
+def _jumps(s: Scales, scale: NDArray, value: NDArray, others: NDArray, in_a_row: int) -> _Jumps:
+    """Return the jumps and kinks between a scale and longer ones with `others` slopes."""
+    number, off = np.arange(s.slope.shape[1])[None, :, None], np.abs(s.slope - value[:, None])
+    departure, jumps = _departures(s, value, scale, np.where(others, number, -1).max(axis=1))
+    shows = _shows_kink(s, off) & (number < scale[:, None])
+    kink = np.where(shows, number, -1).max(axis=1)
+    other_scale, other = _other_slope(s, off, others, in_a_row)
+    # Beyond a kink, f departs from the line by less than the difference of both slopes times
+    # the step, as it is on the line before the kink.
+    before = np.concatenate((s.span[:, 1:], np.zeros_like(s.span[:, :1])), axis=1)
+    departs = jumps & (departure >= other[:, None] * (s.span - before / 2))
+    scattered = departs.any(axis=1) & (kink < 0)
+    jump = np.where(departs, departure, 0.0).max(axis=1)
+    rounded = scattered & (jump <= T.noisy * s.spacing)
+    small = jumps & (departure <= np.where(kink < 0, T.noisy * s.spacing, 0.0)[:, None])
+    rounding = np.where(small, departure / s.span, 0.0).max(axis=1)
+    kink = np.where(jumps.any(axis=1), kink, -1)
+    scale = np.where(rounded, other_scale, scale)
+    return _Jumps(scale, kink, scattered & ~rounded, rounded, rounding, other)
 
 
 def _shows_kink(s: Scales, off: NDArray) -> NDArray:
@@ -259,28 +298,46 @@ def _remainder(s: Scales, scale: NDArray, counted: NDArray) -> NDArray:
     few longer ones to the noise, the remaining changes are a geometric series, and infinite if it
     is 0 or less. Only the scales `counted` matter: beyond |x| f may be a different function.
     """
-    count = scale.shape[1]
-    # Outputs to the left, then to the right.
-    t, span, counted = (np.tile(a, 2) if a.shape[2] > 1 else a for a in (s.t, s.span, counted))
-    slopes = np.concatenate((s.odd - s.even, s.odd + s.even), axis=2) / span
-    noise = np.tile(np.fmax(s.noise, s.rounding), 2)
-    change, hidden = (
-        np.abs(slopes[:, 1:] - slopes[:, :-1]),
-        T.visible * noise[:, None] / span[:, 1:],
-    )
-    t, halvings = t[:, :-1], np.log2(t[:, :-1] / t[:, 1:])
-    rate = np.fmax(change, hidden) / halvings  # noise may hide that slopes still change
-    power = np.log2(rate[:, :-1] / rate[:, 1:]) / halvings[:, :-1]
-    scale = np.tile(scale, 2)
-    number = np.arange(rate.shape[1])[None, :, None] - scale[:, None]
+    result = np.zeros(scale.shape)
+    number = np.arange(s.slope.shape[1] - 1)[None, :, None] - scale[:, None]
     counted = counted[:, :-1] & (number >= -2 * T.in_a_row)
-    visible = counted & (change > hidden)
+    steps = s.t[:, :-1]
+    halvings = np.log2(steps / s.t[:, 1:])
+    hidden = T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span[:, 1:]
+    first = np.fmin(scale, s.slope.shape[1] - 3)
+    for slopes in (s.odd - s.even) / s.span, (s.odd + s.even) / s.span:
+        change = np.abs(slopes[:, 1:] - slopes[:, :-1])
+        visible = counted & (change > hidden)
+        rate = np.fmax(change, hidden) / halvings  # noise may hide that slopes still change
+        possible = (visible[:, 1:] & visible[:, :-1]).sum(axis=1) >= T.in_a_row
+        # Of most entries one scale shows that differences converge.
+        fall = np.log2(_take(rate, first) / _take(rate, first + 1))
+        converges = fall >= T.smooth * _take(np.broadcast_to(halvings, rate.shape), first)
+        possible &= ~converges | ~_take(counted, first)
+        k, i = np.nonzero(possible)
+        if len(k):
+            arrays = change, hidden, rate, counted, visible, s.even[:, :-1] != 0, steps, halvings
+            entries = (a[k, :, i if a.shape[2] > 1 else 0].T[None] for a in arrays)
+            result[k, i] = np.fmax(result[k, i], _series(scale[k, i][None], *entries)[0])
+    return result
+
+
+def _series(
+    scale: NDArray,
+    change: NDArray,
+    hidden: NDArray,
+    rate: NDArray,
+    counted: NDArray,
+    visible: NDArray,
+    two_sided: NDArray,
+    steps: NDArray,
+    halvings: NDArray,
+) -> NDArray:
+    """Return the sum of the changes of slopes if they fall too slowly at all scales, or 0."""
+    power = np.log2(rate[:, :-1] / rate[:, 1:]) / halvings[:, :-1]
     persistent = ((power < T.smooth) | ~counted[:, :-1] | np.isnan(power)).all(axis=1)
-    persistent &= (visible[:, 1:] & visible[:, :-1]).sum(axis=1) >= T.in_a_row
-    if not persistent.any():
-        return np.zeros((len(scale), count))
     first, last = visible.argmax(axis=1), visible.shape[1] - 1 - visible[:, ::-1].argmax(axis=1)
-    middle, steps = (first + last) // 2, np.broadcast_to(t, rate.shape)
+    middle = (first + last) // 2
 
     def power_between(k: NDArray, n: NDArray) -> tuple[NDArray, NDArray]:
         fall, halved = (np.log(_take(a, k) / _take(a, n)) for a in (rate, steps))
@@ -291,11 +348,9 @@ def _remainder(s: Scales, scale: NDArray, counted: NDArray) -> NDArray:
     exponent, unsure = power_between(middle, last)
     persistent &= exponent <= longer + T.telling
     # Where f is constant on one side, but not up to x, slopes there grow as 1/t.
-    two_sided = _take(np.tile(s.even != 0, 2), last)
-    persistent &= (exponent > unsure - 1) | ~two_sided
+    persistent &= (exponent > unsure - 1) | ~_take(two_sided, last)
     total = _take(change, np.fmin(scale, change.shape[1] - 1)) / (1 - 2.0**-exponent)
-    total = np.where(persistent, np.where(exponent > unsure, total, np.inf), 0.0)
-    return np.asarray(np.fmax(total[:, :count], total[:, count:]))
+    return np.where(persistent, np.where(exponent > unsure, total, np.inf), 0.0)
 
 
 def gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:

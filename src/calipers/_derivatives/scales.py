@@ -497,7 +497,7 @@ def _noise(
     enough = chosen[:, ORDERS:].sum(axis=1) >= N_PROBES
     chosen[:, :ORDERS] &= ~enough[:, None]
 
-    residual, at_edge = _residuals(t, span, d, e, u, change, chosen, sided, power)
+    residual = _residuals(t, span, d, e, u, change, chosen, sided, power)
 
     def rms(which: NDArray, values: NDArray = residual) -> NDArray:
         squares = np.where(which, values * values, 0.0).sum(axis=1)
@@ -508,10 +508,14 @@ def _noise(
     first, second = (changes & (order == k) for k in (1, 2))
     rise, next_rise = (np.where(k, change / step, 0.0).max(axis=1) for k in (first, second))
     flat = ((change == 0) & finite).sum(axis=1) >= T.noise_samples
-    predicted = chosen[:, ORDERS:].sum(axis=1) >= 2
-    edge = rms(chosen[:, ORDERS:], np.where(np.isfinite(at_edge), at_edge, np.inf))
-    is_edge = flat & (rise < next_rise) & predicted & (edge <= T.negligible * rms(chosen))
-    noise = np.where(is_edge, edge, rms(chosen))
+    noise = rms(chosen)
+    at_edge = np.empty(0)
+    if not few or flat.any():
+        at_edge = _residuals_at_edge(t, d * span, e * step, sided, power)
+        predicted = chosen[:, ORDERS:].sum(axis=1) >= 2
+        edge = rms(chosen[:, ORDERS:], np.where(np.isfinite(at_edge), at_edge, np.inf))
+        is_edge = flat & (rise < next_rise) & predicted & (edge <= T.negligible * noise)
+        noise = np.where(is_edge, edge, noise)
     if few:
         return noise, chosen, np.zeros_like(residual), np.zeros_like(noise)
     unexplained = residual.copy()  # neither by a smooth f nor by an edge
@@ -537,17 +541,15 @@ def _residuals(
     chosen: NDArray,
     sided: bool,
     power: int,
-) -> tuple[NDArray, NDArray]:
+) -> NDArray:
     """
     Return the differences of samples from predictions by longer steps, in noise of f.
 
-    The second array has those from predictions of a function with an edge between x and the shorter
-    of the longer steps. The first samples have no prediction: there it is the change of f itself.
+    The first samples have no prediction: there it is the change of f itself.
     """
     step, residual = t[:, :, None], change.copy()
     straight = lagrange([points[:, :-1] - u[:, ORDERS:] for points in _shifted(u, ORDERS)])
     predicted = _combined(straight, d)
-    odd, even = d * span, e * step
     r_odd = np.abs(d[:, ORDERS:] - predicted) * span[:, ORDERS:]
     # The even part is proportional to t at a kink, and else to its square.
     smooth = _combined(straight, e / step)
@@ -559,20 +561,28 @@ def _residuals(
         np.where(chosen[:, ORDERS:], each * each, 0.0).sum(axis=1) for each in (r_even, r_kinked)
     )
     r_even = np.where((size_kinked < size)[:, None], r_kinked, r_even)
-    from_edge = lagrange([points[:, :-1] - t[:, ORDERS:] for points in _shifted(t, ORDERS)])
-    edge_odd, edge_even = (
-        np.abs(values[:, ORDERS:] - _combined(from_edge, values)) for values in (odd, even)
-    )
-    by_odd, by_even = _D_NOISE if sided else 1 / _D_NOISE, 1 / _E_NOISE
-
-    def together(odds: NDArray, evens: NDArray) -> NDArray:
-        if sided or power > 1:
-            return np.asarray(odds * by_odd)
-        return np.asarray(np.sqrt(((odds * by_odd) ** 2 + (evens * by_even) ** 2) / 2))
-
-    both = together(r_odd, r_even)
+    both = _together(r_odd, r_even, sided, power)
     residual[:, ORDERS:] = np.where(np.isfinite(both), both, residual[:, ORDERS:])
-    return residual, together(edge_odd, edge_even)
+    return residual
+
+
+def _residuals_at_edge(t: NDArray, odd: NDArray, even: NDArray, sided: bool, power: int) -> NDArray:
+    """
+    Return the differences of samples from predictions by longer steps, in noise of f.
+
+    The predictions are those of a function with an edge between x and the shorter of these steps.
+    """
+    weights = lagrange([points[:, :-1] - t[:, ORDERS:] for points in _shifted(t, ORDERS)])
+    odd, even = (np.abs(a[:, ORDERS:] - _combined(weights, a)) for a in (odd, even))
+    return _together(odd, even, sided, power)
+
+
+def _together(odd: NDArray, even: NDArray, sided: bool, power: int) -> NDArray:
+    """Return the noise of f that odd and even parts show."""
+    by_odd = odd * (_D_NOISE if sided else 1 / _D_NOISE)
+    if sided or power > 1:
+        return np.asarray(by_odd)
+    return np.asarray(np.sqrt((by_odd**2 + (even / _E_NOISE) ** 2) / 2))
 
 
 def _lasting(residual: NDArray) -> NDArray:
