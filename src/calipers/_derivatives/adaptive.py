@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._core.dtypes import as_real_vector, least_normal
+from .._core.dtypes import as_real_vector, is_double, least_normal
 from .._core.protocols import NDArray
 from .._execution.tasks import Buffers
 from .._kernels.differences import BOUNDED, CONVERGED, EXCLUDED
@@ -206,7 +206,9 @@ def _settled(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) 
     relative = eps ** (THRESHOLDS.first * 4 / (4 + power))
     best = s.error.argmin(axis=1)[:, None]
     contradicted = np.take_along_axis(m.contradicted, best, axis=1)[:, 0]
-    # Between scales that are sampled without gaps, others have no less error.
+    # Between scales that are sampled without gaps and agree, others have little less error. A share
+    # of the tolerance suffices.
+    tolerance = THRESHOLDS.rtol if is_double(eps) else THRESHOLDS.rtol_single
     shorter = np.fmin(best + ORDERS, s.t.shape[1] - 1)
     t = np.broadcast_to(s.t, s.error.shape)
     steps = (np.take_along_axis(t, k, axis=1)[:, 0] for k in (best, shorter))
@@ -214,7 +216,8 @@ def _settled(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) 
         dense = next(steps) < 2.0 ** (ORDERS + 1) * next(steps)
         size = np.abs(m.value)
         converged = m.error <= np.fmax(relative * size, limit)
-        converged |= dense & (m.error <= THRESHOLDS.resolved * size)
+        agree = ~m.contradicted.any(axis=1)
+        converged |= dense & agree & (m.error <= THRESHOLDS.screened * tolerance * size)
     converged &= ~contradicted & (m.gap == 0) & ~s.noisy
     # Other steps may show a different slope within |x|.
     inside = s.t <= s.inner[:, None]

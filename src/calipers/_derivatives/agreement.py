@@ -438,6 +438,7 @@ def _is_refuted(
     # Beyond |x| f may be a different function: a contradicted scale there supports no claim.
     supports &= ~(m.contradicted & (s.t > s.inner[:, None]))
     excludes &= ~(m.contradicted | s.lost) & np.isfinite(s.error)
+    excludes &= away > limit + T.certain * s.error + _lasting_gap(s)
     wrong = (off > allowed + T.certain * m.error) & _take(_neighbours(excludes), m.scale)
     # Where f does not change within |x|, its usual noise may hide the change.
     unmoved = s.constant_up_to >= np.fmin(np.fmax.reduce(s.t, axis=1), s.inner / 2)
@@ -446,6 +447,20 @@ def _is_refuted(
     beyond = _take(np.broadcast_to(s.t, s.slope.shape), m.scale) > s.inner
     would_show &= ~beyond | (off * s.inner / 2 > T.visible * s.noise)
     return np.asarray(wrong & would_show & ~supports.any(axis=1))
+
+
+def _lasting_gap(s: Scales) -> NDArray:
+    """
+    Return the least gap of each scale and the next shorter ones.
+
+    A claim between the slopes on both sides of x is not excluded: f may have a kink nearer to x
+    than its noise shows. The gap of a smooth f falls from scale to scale.
+    """
+    gap = np.abs(s.gap)
+    least = gap.copy()
+    for k in range(1, T.in_a_row):
+        least[:, :-k] = np.fmin(least[:, :-k], gap[:, k:])
+    return least
 
 
 def _is_one_sided(

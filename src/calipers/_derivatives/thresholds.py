@@ -39,7 +39,7 @@ class Thresholds:
         next step exceeds only if f jumps: a departure as the sixth power of t comes to it.
     resolved : float
         Relative error up to which a slope by steps within |x| is resolved, so that longer ones may
-        refine it. It needs no further samples if its scale lies between scales that were sampled.
+        refine it.
     visible : float
         Standard deviations of the noise that a visible change of f exceeds: twice `multiple`, for
         two values.
@@ -58,7 +58,8 @@ class Thresholds:
         Share of |x| within which a constant f has the slope 0: half of the digits of float64. At
         shorter steps rounding may hide every change.
     screened : float
-        Share of the tolerance that is allowed in screening, whose slopes have no error estimate.
+        Share of the tolerance that is allowed in screening, whose slopes have no error estimate, and
+        that errors after the first samples may have.
     bend : float
         Largest difference of the one-sided slopes in screening, relative to the slope: more may be
         a kink.
