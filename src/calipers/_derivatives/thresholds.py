@@ -58,8 +58,8 @@ class Thresholds:
         Share of |x| within which a constant f has the slope 0: half of the digits of float64. At
         shorter steps rounding may hide every change.
     screened : float
-        Share of the tolerance that is allowed in screening, whose slopes have no error estimate, and
-        that errors after the first samples may have.
+        Share of the tolerance that is allowed in screening, whose slopes have no error estimate,
+        and that errors after the first samples may have.
     bend : float
         Largest difference of the one-sided slopes in screening, relative to the slope: more may be
         a kink.
