@@ -113,6 +113,15 @@ class TestEstimate:
         s = table([1, 1, 1, 1, 2, 3], [1e-6, 1e-5, 1e-4, 1e-3, 0.1, 0.2], noise=1e-3)
         assert value_and_error(s) == (3.0, 0.2)
 
+    @pytest.mark.parametrize(("below", "expected"), [(0.8, 0.01), (1.2, 1.2)])
+    def test_slopes_at_shorter_steps_that_depart_from_the_value_are_its_error(
+        self, below, expected
+    ):
+        """By two standard deviations, half of the error of their mean."""
+        slope, error = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0 + below], [0.01, 0.1, 0.1, 1e3, 1e3, 2.0]
+        value, found = value_and_error(table(slope, error, noise=10.0))
+        assert (value, found) == (1.0, pytest.approx(expected, rel=1e-3))
+
 
 class TestBeyondX:
     """Scales longer than |x|, where f may be a different function."""

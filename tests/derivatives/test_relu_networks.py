@@ -10,8 +10,6 @@ import calipers
 pytestmark = pytest.mark.slow
 
 INPUTS = 30
-VAGUE = pytest.mark.xfail(reason="errors of 1 in 30 are too small, and of 1 in 15 of 4096 units")
-KINKED = pytest.mark.xfail(reason="of 10 right gradients one fails: kinks are closer than noise")
 UNITS = {
     "relu": (lambda z: np.maximum(z, 0), lambda z: z > 0),
     "hardtanh": (lambda z: np.clip(z, -1, 1), lambda z: np.abs(z) < 1),
@@ -44,8 +42,8 @@ def network(name, hidden, seed):
     [
         (8, 0.0),
         (64, 0.002),
-        pytest.param(512, 0.005, marks=VAGUE),
-        pytest.param(4096, 0.04, marks=VAGUE),
+        (512, 0.01),
+        (4096, 0.04),
     ],
 )
 @pytest.mark.parametrize("name", UNITS)
@@ -60,7 +58,7 @@ def test_errors_cover_the_slope(name, hidden, most):
 
 @pytest.mark.parametrize(
     ("hidden", "most", "least"),
-    [(8, 0, 10), (64, 0, 9), pytest.param(512, 0, 8, marks=KINKED), (4096, 4, 6)],
+    [(8, 0, 10), (64, 0, 9), (512, 0, 8), (4096, 2, 6)],
 )
 @pytest.mark.parametrize("name", UNITS)
 def test_right_gradients_are_not_accused_and_wrong_ones_fail(name, hidden, most, least):

@@ -137,7 +137,8 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
         beyond: NDArray | float = 0.0
         if not resolved.all():
             beyond = np.where(resolved, 0.0, _remainder(s, scale, np.ones_like(inside)))
-        for more in _excess(s, value, scale), remainder, beyond, lost:
+        below = _departure_below(s, value, scale)
+        for more in _excess(s, value, scale), remainder, beyond, lost, below:
             error = np.where(rounded, error, np.fmax(error, more))
         endless = np.isinf(remainder) & ~rounded
         error = np.where(scattered, np.fmax(error, other), error)
@@ -438,6 +439,7 @@ def _is_refuted(
     # Beyond |x| f may be a different function: a contradicted scale there supports no claim.
     supports &= ~(m.contradicted & (s.t > s.inner[:, None]))
     excludes &= ~(m.contradicted | s.lost) & np.isfinite(s.error)
+    # Claims between the slopes on both sides of x are not excluded.
     excludes &= away > limit + T.certain * s.error + _lasting_gap(s)
     wrong = (off > allowed + T.certain * m.error) & _take(_neighbours(excludes), m.scale)
     # Where f does not change within |x|, its usual noise may hide the change.
@@ -449,12 +451,29 @@ def _is_refuted(
     return np.asarray(wrong & would_show & ~supports.any(axis=1))
 
 
+def _departure_below(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
+    """
+    Return the mean difference of the slopes at shorter steps from the value, or 0.
+
+    A kink nearer to x changes them, though noise may hide this at each of them. Their mean,
+    weighted by their errors, has to depart from the value by two standard deviations: half of its
+    error.
+    """
+    number = np.arange(s.slope.shape[1])[None, :, None]
+    independent = (number >= scale[:, None] + ORDERS) & np.isfinite(s.error) & (s.error > 0)
+    least = np.where(independent, s.error, np.inf).min(axis=1)
+    weight = np.where(independent, least[:, None] / s.error, 0.0) ** 2
+    total = weight.sum(axis=1)
+    mean = np.where(independent, weight * (s.slope - value[:, None]), 0.0).sum(axis=1) / total
+    return np.where(np.abs(mean) * T.certain > least / np.sqrt(total), np.abs(mean), 0.0)
+
+
 def _lasting_gap(s: Scales) -> NDArray:
     """
     Return the least gap of each scale and the next shorter ones.
 
-    A claim between the slopes on both sides of x is not excluded: f may have a kink nearer to x
-    than its noise shows. The gap of a smooth f falls from scale to scale.
+    The gap of a smooth f falls from scale to scale. Else f may have a kink nearer to x than its
+    noise shows.
     """
     gap = np.abs(s.gap)
     least = gap.copy()
