@@ -44,7 +44,7 @@ def test_the_slope_is_that_of_the_side_of_x(name):
     x = points(name, BESIDE)
     found = calipers.differentiate(f, x)
     off = np.abs(found.value - np.diag(slope(x)))
-    assert np.all(off <= 3.5 * found.error)
+    assert np.all(off <= 3 * found.error)
     # Nearer than this, steps on one side of the kink leave few digits, or none.
     # Where f moves only at the few longest steps, it may be noise.
     far = (np.tile(BESIDE, 2) > 1e-6) & (found.status != "NOISY")
@@ -75,7 +75,7 @@ def test_in_float32_errors_cover_the_slope(name):
     single = lambda x: f(x.astype(np.float32)).astype(float)  # noqa: E731
     x = points(name, BESIDE[BESIDE > 1e-5])
     found = calipers.differentiate(single, x)
-    assert np.all(np.abs(found.value - np.diag(slope(x))) <= 3.5 * found.error)
+    assert np.all(np.abs(found.value - np.diag(slope(x))) <= 3 * found.error)
 
 
 @pytest.mark.parametrize("single", [False, True])
@@ -95,7 +95,7 @@ def test_no_right_derivative_is_accused_and_no_mean_slope_confirmed(name, single
 
 
 @pytest.mark.parametrize(
-    ("step", "share"), [(1e-6, 0.99), (1e-5, 0.99), (1e-4, 0.99), (1e-3, 0.94)]
+    ("step", "share"), [(1e-6, 0.99), (1e-5, 0.99), (1e-4, 0.99), (1e-3, 0.95)]
 )
 def test_a_staircase_has_the_slope_of_what_it_rounds(step, share):
     random = np.random.default_rng(0)
