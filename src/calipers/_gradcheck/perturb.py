@@ -77,7 +77,7 @@ class Claims:
         subject = self.derivatives[0].subject
         largest = np.max(np.abs(subject.base), initial=1.0, where=np.isfinite(subject.base))
         most = few_roundings(subject.eps) * THRESHOLDS.noisy * np.fmax(largest, subject.terms)
-        return np.asarray(np.abs(entries) * _lengths(subject)[columns] ** 2 <= most)
+        return np.asarray(np.abs(entries) * natural_lengths(subject)[columns] ** 2 <= most)
 
     def are_rounding(
         self, name: str, rows: NDArray, columns: NDArray, entries: NDArray, terms: NDArray
@@ -91,7 +91,7 @@ class Claims:
         for d in self.derivatives:
             subject = d.subject
             least = few_roundings(subject.eps) * np.fmax(subject.natural[rows], terms)
-            change = np.abs(entries) * _lengths(subject)[columns]
+            change = np.abs(entries) * natural_lengths(subject)[columns]
             (which,) = np.nonzero((change <= least) & (entries != 0))
             if d.name == name and len(which):
                 evaluate = partial(_entries_of, rows=rows[which], columns=columns[which])
@@ -100,7 +100,7 @@ class Claims:
         return result
 
 
-def _lengths(subject: FunctionAtPoint) -> NDArray:
+def natural_lengths(subject: FunctionAtPoint) -> NDArray:
     """Return the largest magnitude of each input, but at most 1, and 1 if it is 0."""
     largest = largest_by_segment(moduli([p.example for p in subject.active]), subject.active)
     return np.asarray(np.where(largest == 0, 1.0, np.fmin(1.0, largest)))

@@ -18,11 +18,11 @@ from .._kernels.gradcheck import DOUBTS, RESOLVE, SCREEN, SCREEN_COLUMNS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, ColumnCriteria
 from .._kernels.matrices import WORD
 from .basis_vectors import UnitVectors, rows_per_block
-from .columns import Jacobian, Products, Pushed, Sizes
-from .entry_rules import Rule, rounding_of
+from .columns import Jacobian, Products, Pushed, Sizes, largest_terms
+from .entry_rules import Rule, rounded_away, rounding_of
 from .flatten import real_vector
 from .numerical import FiniteDifferences
-from .perturb import Claims
+from .perturb import Claims, natural_lengths
 
 _AT_ONCE = 1024  # columns, where none is stored
 
@@ -59,6 +59,7 @@ class Screening:
         # where only those of zeros move.
         self._unchanged = np.zeros(self.problem.base.size, bool)
         self._unchanged_for_zeros = self._unchanged
+        self._largest: NDArray | None = None
         self._begin()
 
     @property
@@ -189,6 +190,14 @@ class Screening:
         x = real_vector([part.example for part in subject.active])
         terms = self.sizes.terms(self.jacobians, x.astype(float))
         return np.maximum(rounding_of(terms[rows], self.differences.eps), subject.noise[rows])
+
+    def are_rounded_away(self, rows: NDArray, columns: NDArray, entries: NDArray) -> NDArray:
+        """Return True for entries that rounding of the largest entry in their row may leave."""
+        lengths = natural_lengths(self.differences.subject)
+        if self._largest is None:
+            self._largest = largest_terms(self.jacobians.values(), lengths)
+        changes = entries * lengths[columns]
+        return rounded_away(changes, self._largest[rows], self.differences.eps)
 
     def doubtful_entries(
         self, columns: NDArray, analytic: NDArray, right: NDArray, left: NDArray

@@ -150,11 +150,14 @@ class RefinedColumns:
                 continue
             k, rows = np.nonzero(wrong | unknown)
             small = claims.may_be_rounding(self.numbers[k], every[k, rows])
-            k, rows = k[small], rows[small]
+            beside = self.screening.are_rounded_away(rows, self.numbers[k], every[k, rows])
+            rounding = np.zeros(every.shape, bool)
+            rounding[k[beside], rows[beside]] = True
+            k, rows = k[small & ~beside], rows[small & ~beside]
             if len(k):
                 about = rows, self.numbers[k], every[k, rows], self.differences.terms[rows]
-                rounding = np.zeros(every.shape, bool)
                 rounding[k, rows] = claims.are_rounding(name, *about)
+            if rounding.any():
                 chosen[name] = unknown | rounding
                 others[name] = np.where(rounding, 0.0, every)
         if not any(map(np.any, chosen.values())):
