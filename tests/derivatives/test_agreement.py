@@ -60,7 +60,7 @@ def table(
         odd=by_scale(odd),
         step_change=by_scale(np.abs(even) + np.abs(odd)),
         noise=by_output(noise),
-        noisy=by_output(noise) > THRESHOLDS.noisy * by_output(rounding),
+        relative_noise=by_output(noise) / by_output(rounding),
         constant_up_to=by_output(constant_up_to),
         change=by_output(change),
         inner=by_output(inner),

@@ -83,9 +83,9 @@ def beyond(off):
     return verdict(table(1.0, error, t=LONG, noise=1.0), 1.0 + off)[0]
 
 
-def settled(value, error, halvings=4):
+def settled(value, error, halvings=4, noise=SPACING):
     """Return whether scales that are some halvings apart settle a slope."""
-    s = table(value, error, t=0.5 ** (halvings * np.arange(1, len(STEPS) + 1)))
+    s = table(value, error, t=0.5 ** (halvings * np.arange(1, len(STEPS) + 1)), noise=noise)
     return bool(adaptive._settled(s, estimate(s), SPACING, np.ones(1))[0, 0])
 
 
@@ -153,6 +153,8 @@ CASES = [
     ("abrupt", lambda: jumped(100), True),
     ("resolved", lambda: refined(0.07), True),
     ("resolved", lambda: refined(0.13), False),
+    ("multiple", lambda: settled(1.0, 1e-13, noise=3 * SPACING), True),
+    ("multiple", lambda: settled(1.0, 1e-13, noise=6 * SPACING), False),
     ("screened", lambda: settled(1.0, 0.7e-7, halvings=1), True),
     ("screened", lambda: settled(1.0, 1.3e-7, halvings=1), False),
     ("visible", lambda: beyond(12.0), INCONCLUSIVE),

@@ -218,7 +218,8 @@ def _settled(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) 
         converged = m.error <= np.fmax(relative * size, limit)
         agree = ~m.contradicted.any(axis=1)
         converged |= dense & agree & (m.error <= THRESHOLDS.screened * tolerance * size)
-    converged &= ~contradicted & (m.gap == 0) & ~s.noisy
+    # Noise of more than a few roundings may be waves that other steps show.
+    converged &= ~contradicted & (m.gap == 0) & (s.relative_noise <= THRESHOLDS.multiple)
     # Other steps may show a different slope within |x|.
     inside = s.t <= s.inner[:, None]
     within = np.where(inside & ~m.contradicted, s.error, np.inf).min(axis=1)

@@ -58,8 +58,10 @@ class Scales:
         The change of f at the longest step of each scale, the larger one of both sides.
     noise : ndarray
         The standard deviation of the noise of f.
-    noisy : ndarray of bool
-        True for more noise than rounding of f and of its changes within the size of x.
+    relative_noise : ndarray
+        The noise in spacings of the largest output, or of the changes of f within the size of x if
+        these are larger: outputs that are computed together have terms of about that size, which
+        may cancel.
     constant_up_to : ndarray
         The longest step up to which f does not change; 0 if it changes at the shortest.
     change : ndarray
@@ -87,7 +89,7 @@ class Scales:
     odd: NDArray
     step_change: NDArray
     noise: NDArray
-    noisy: NDArray
+    relative_noise: NDArray
     constant_up_to: NDArray
     change: NDArray
     inner: NDArray
@@ -95,6 +97,11 @@ class Scales:
     spacing: NDArray
     lost: NDArray
     broken: NDArray
+
+    @property
+    def noisy(self) -> NDArray:
+        """True for more noise than rounding."""
+        return self.relative_noise > T.noisy
 
     def times(self, unit: NDArray) -> "Scales":
         """Return the scales of outputs in other units."""
@@ -282,9 +289,8 @@ def measure(
         gap, gap_error = _gaps(e, t, local)
         within = finite & (step <= inner[:, None, None])
         largest = np.where(within, change, 0.0).max(axis=1, initial=0)
-        # Outputs that are computed together have terms of about the same size, which may cancel.
         terms = np.max(size * unit, initial=0.0, where=np.isfinite(size)) / unit
-        noisy = noise > T.noisy * eps * np.fmax(terms, largest)
+        relative_noise = np.where(noise > 0, noise / (eps * np.fmax(terms, largest)), 0.0)
         # Where f is nothing but noise, it may vary faster than any step shows.
         shown, least_noise = np.fmax(noise[:, None], shorter), T.noisy * eps * greatest / unit
         lost = (np.fmax(size, changes)[:, None] <= T.visible * shown) & (shown > least_noise)
@@ -302,7 +308,7 @@ def measure(
         odd=odd[:, :count],
         step_change=change[:, :count],
         noise=np.fmax(noise, least),
-        noisy=noisy,
+        relative_noise=relative_noise,
         constant_up_to=constant_up_to,
         change=changes,
         inner=inner[:, None],
