@@ -439,9 +439,9 @@ def _is_refuted(
     # Beyond |x| f may be a different function: a contradicted scale there supports no claim.
     supports &= ~(m.contradicted & (s.t > s.inner[:, None]))
     excludes &= ~(m.contradicted | s.lost) & np.isfinite(s.error)
-    # Claims between the slopes on both sides of x are not excluded.
-    excludes &= away > limit + T.certain * s.error + _lasting_gap(s)
-    wrong = (off > allowed + T.certain * m.error) & _take(_neighbours(excludes), m.scale)
+    # A claim between the slopes on both sides of x is not wrong.
+    least = allowed + T.certain * m.error + _take(_lasting_gap(s), m.scale)
+    wrong = (off > least) & _take(_neighbours(excludes), m.scale)
     # Where f does not change within |x|, its usual noise may hide the change.
     unmoved = s.constant_up_to >= np.fmin(np.fmax.reduce(s.t, axis=1), s.inner / 2)
     would_show = ~unmoved | (off * s.constant_up_to > T.visible * usual)
@@ -470,16 +470,14 @@ def _departure_below(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
 
 def _lasting_gap(s: Scales) -> NDArray:
     """
-    Return the least gap of each scale and the next shorter ones.
+    Return the least gap of each scale and all shorter ones.
 
-    The gap of a smooth f falls from scale to scale. Else f may have a kink nearer to x than its
-    noise shows.
+    The gap of a smooth f falls from scale to scale, down to its noise. Else f may have a kink
+    nearer to x than its noise shows.
     """
-    gap = np.abs(s.gap)
-    least = gap.copy()
-    for k in range(1, T.in_a_row):
-        least[:, :-k] = np.fmin(least[:, :-k], gap[:, k:])
-    return least
+    gap = np.where(np.isfinite(s.gap_error), np.abs(s.gap), np.inf)
+    least = np.minimum.accumulate(gap[:, ::-1], axis=1)[:, ::-1]
+    return np.where(np.isfinite(least), least, 0.0)
 
 
 def _is_one_sided(
