@@ -304,6 +304,19 @@ class TestOutputs:
                 array = getattr(s, name)[k]
                 np.testing.assert_array_equal(expected[0], array, err_msg=name)
 
+    def test_outputs_are_measured_as_if_alone(self):
+        random = np.random.default_rng(0)
+        samples, base = samples_of(lambda t: np.sin([1 + t, 2 + 3 * t]) + 1e-9 * random.random(2))
+        s = measure(samples, base, EPS, np.ones(1))
+        for i in range(2):
+            part = samples._replace(
+                above=samples.above[:, :, i : i + 1], below=samples.below[:, :, i : i + 1]
+            )
+            alone = measure(part, base[i : i + 1], EPS, np.ones(1), greatest=float(base.max()))
+            for name in ("slope", "error", "noise", "gap", "gap_error"):
+                expected = getattr(s, name)[..., i : i + 1]
+                np.testing.assert_array_equal(getattr(alone, name), expected, err_msg=name)
+
 
 class TestSecondDifferences:
     def test_mixed_derivatives(self):

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._core.protocols import NDArray
 from .._kernels.differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
-from .scales import ORDERS, Scales
+from .scales import ORDERS, Scales, summed
 from .thresholds import THRESHOLDS as T
 
 FAIL, NONSMOOTH_VERDICT, INCONCLUSIVE, PASS = range(4)  # in the order of `VERDICTS`
@@ -463,8 +463,8 @@ def _departure_below(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
     independent = (number >= scale[:, None] + ORDERS) & np.isfinite(s.error) & (s.error > 0)
     least = np.where(independent, s.error, np.inf).min(axis=1)
     weight = np.where(independent, least[:, None] / s.error, 0.0) ** 2
-    total = weight.sum(axis=1)
-    mean = np.where(independent, weight * (s.slope - value[:, None]), 0.0).sum(axis=1) / total
+    total = summed(weight)
+    mean = summed(np.where(independent, weight * (s.slope - value[:, None]), 0.0)) / total
     return np.where(np.abs(mean) * T.certain > least / np.sqrt(total), np.abs(mean), 0.0)
 
 

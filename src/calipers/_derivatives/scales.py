@@ -150,6 +150,13 @@ def _shifted(a: NDArray, size: int) -> list[NDArray]:
     return [a[:, k : k + count] for k in range(size)]
 
 
+def summed(a: NDArray) -> NDArray:
+    """Return sums along axis 1, in the same order for one output as for several."""
+    if a.shape[2] > 1:
+        return np.asarray(a.sum(axis=1))
+    return np.asarray(np.add.accumulate(a, axis=1)[:, -1])
+
+
 def lagrange(points: list[NDArray]) -> list[NDArray]:
     """Return the weights that extrapolate polynomials through some points to 0."""
     weights = []
@@ -410,7 +417,7 @@ def _broken(
     one_sided = (finite[0] & none[1]) | (finite[1] & none[0])
     broken = np.where(here, one_sided & (not sided), one_sided | (finite[0] & finite[1]))
     with np.errstate(all="ignore"):
-        limits = [np.where(taken, values, 0.0).sum(axis=1) / count for values in (above, below)]
+        limits = [summed(np.where(taken, values, 0.0)) / count for values in (above, below)]
         spread = np.zeros(())
         for values, limit in zip((above, below), limits, strict=True):
             spread = spread + np.where(taken, np.abs(values - limit[:, None]), 0.0).max(axis=1)
@@ -506,7 +513,7 @@ def _noise(
     residual = _residuals(t, span, d, e, u, change, chosen, sided, power)
 
     def rms(which: NDArray, values: NDArray = residual) -> NDArray:
-        squares = np.where(which, values * values, 0.0).sum(axis=1)
+        squares = summed(np.where(which, values * values, 0.0))
         return np.asarray(np.sqrt(squares / np.fmax(which.sum(axis=1), 1)))
 
     # Where f is constant at short steps, and changes at longer ones exactly as beyond an edge, by
@@ -564,7 +571,7 @@ def _residuals(
     r_even = np.abs(e[:, ORDERS:] - smooth * step[:, ORDERS:]) * step[:, ORDERS:]
     r_kinked = np.abs(e[:, ORDERS:] - kinked) * step[:, ORDERS:]
     size, size_kinked = (
-        np.where(chosen[:, ORDERS:], each * each, 0.0).sum(axis=1) for each in (r_even, r_kinked)
+        summed(np.where(chosen[:, ORDERS:], each * each, 0.0)) for each in (r_even, r_kinked)
     )
     r_even = np.where((size_kinked < size)[:, None], r_kinked, r_even)
     both = _together(r_odd, r_even, sided, power)
