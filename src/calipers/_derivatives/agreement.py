@@ -137,7 +137,8 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
         beyond: NDArray | float = 0.0
         if not resolved.all():
             beyond = np.where(resolved, 0.0, _remainder(s, scale, np.ones_like(inside)))
-        below = _departure_below(s, value, scale)
+        # After the first pass shorter steps are too short to show it.
+        below = np.zeros_like(error) if few else _departure_below(s, value, scale)
         for more in _excess(s, value, scale), remainder, beyond, lost, below:
             error = np.where(rounded, error, np.fmax(error, more))
         endless = np.isinf(remainder) & ~rounded
