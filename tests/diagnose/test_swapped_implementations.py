@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._diagnose.callables import Budget, Implementation, Result
+from calipers._diagnose.callables import Budget, Implementation
 from calipers._diagnose.noise_level import Perturbations, is_stepwise
+from calipers._diagnose.results import Result
 from tests.data.verdict_cases import CASES, HELD_OUT, REVIEWED
 
 from .pairs import decided_right, decided_wrong

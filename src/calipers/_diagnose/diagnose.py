@@ -16,19 +16,13 @@ from .._core.containers import as_tuple
 from .._core.dtypes import ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, Widens
-from .callables import Budget, BudgetError, Implementation, Result
+from .callables import Budget, BudgetError, Implementation
 from .evidence import Evidence
-from .inputs import (
-    NestedInputs,
-    as_inputs,
-    infer_precision,
-    infer_result_precision,
-    is_perturbable,
-    longest_axis,
-)
+from .inputs import NestedInputs, as_inputs, infer_precision, is_perturbable, longest_axis
 from .isolate import run_in_process
 from .noise_level import ErrorNorms, error_norms, finite_rms
 from .report import Diagnosis, build_diagnosis
+from .results import Result, infer_result_precision
 from .rules import decide, with_integers_as_numbers
 from .verdict import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict, Worst
 
@@ -162,8 +156,8 @@ def diagnose(
     length = _length(reduction, arrays)
     allowance = Budget(_calls(budget))
     implementations = (
-        Implementation("f", nest.accepting_leaves(f), nest.leaves, allowance),
-        Implementation("g", nest.accepting_leaves(g), nest.leaves, allowance),
+        Implementation("f", f, nest.leaves, allowance, adapt=nest.accepting_leaves, form=form),
+        Implementation("g", g, nest.leaves, allowance, adapt=nest.accepting_leaves, form=form),
     )
     rows = _batch(batch, nest)
     reference = reference and nest.accepting_leaves(reference)

@@ -9,9 +9,9 @@ import numpy as np
 
 from .._core.dtypes import FORMATS
 from .._core.protocols import NDArray
-from .callables import Implementation, Result, comparable
+from .callables import Implementation
 from .implementations import ImplementationPair
-from .inputs import is_perturbable, is_wide, to_higher_precision
+from .inputs import is_perturbable, to_higher_precision
 from .noise_level import (
     N_PERTURBATIONS,
     ErrorNorms,
@@ -26,6 +26,7 @@ from .noise_level import (
     result_roundoffs,
     worst_error_norms,
 )
+from .results import Result, comparable, is_wide
 from .verdict import FAR, HALF, LARGE_DIFFERENCE
 
 _CAST_PERTURBATION = 0.3  # ulp: a perturbation that rounding to the format removes
@@ -143,13 +144,31 @@ class Errors(ImplementationPair):
         for name, implementation in (("f", self.f), ("g", self.g)):
             if self.widens is None or name not in self.widens:
                 continue
-            result = implementation(self.wide_inputs)
+            result = self._in_higher_precision(name, implementation)
             if comparable(result, self.result_f) and is_wide(result, self.form):
                 wide[name] = result
         if len(wide) == 2:
             cast = find_cast(self, wide) or find_partial_cast(self, wide)
             return {name: result for name, result in wide.items() if name != cast}
         return wide
+
+    def _in_higher_precision(self, name: str, implementation: Implementation) -> Result:
+        """
+        Call an implementation in higher precision.
+
+        A torch function runs with float64 in the place of every lower format, unless that changes
+        its results by more than rounding to a lower format does.
+        """
+        here = self.results[name]
+        if implementation.uses_torch and self.form != "float64":
+            implementation.runs_in_float64 = True
+            result = implementation(self.wide_inputs)
+            if comparable(result, here) and is_wide(result, self.form):
+                size = finite_rms(here.numbers(np.float64))
+                if finite_rms(difference(result, here)) <= HALF * size:
+                    return result
+            implementation.runs_in_float64 = False
+        return implementation(self.wide_inputs)
 
     @cached_property
     def _reference_and_noise(self) -> tuple[Implementation, Result, NoiseLevel] | None:
@@ -181,7 +200,7 @@ class Errors(ImplementationPair):
 
     def _noise_level(self, implementation: Implementation, result: Result) -> NoiseLevel:
         return estimate_noise_level(
-            implementation, result, self.perturb, self.roundoff, self.form, self.seed
+            implementation, result, self.perturb_alone, self.roundoff, self.form, self.seed
         )
 
     def noise_level_of(self, name: str) -> NoiseLevel:
@@ -265,7 +284,7 @@ class Errors(ImplementationPair):
             return self.noise_level.values
         seeds = [self.seed + k for k in range(N_PERTURBATIONS)]
         spread = perturbation_rms(
-            self.f, self.result_f, self.perturb, FAR * self.roundoff, seeds, wide=False
+            self.f, self.result_f, self.perturb_alone, FAR * self.roundoff, seeds, wide=False
         )
         scale: NDArray = np.hypot(spread / FAR, result_roundoffs(self.result_f, self.roundoff))
         return scale

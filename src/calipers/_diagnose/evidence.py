@@ -11,7 +11,7 @@ import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
-from .callables import BudgetError, Result, comparable
+from .callables import BudgetError
 from .errors import Errors
 from .noise_level import (
     ErrorNorms,
@@ -21,6 +21,7 @@ from .noise_level import (
     perturbation_rms,
     worst_error_norms,
 )
+from .results import Result, comparable
 from .verdict import (
     COARSEST,
     FEW_REDRAWN,
@@ -263,6 +264,14 @@ class HigherPrecision:
         return finite_rms(difference(f, g)) / self.norms.absolute
 
 
+# Unit roundoff of integers from -127 to 127 with one scale.
+_INT8_ROUNDOFF = 2.0**-8
+
+
+def roundoff_of(form: str) -> float:
+    return _INT8_ROUNDOFF if form == "int8" else ROUNDOFF.get(form.removesuffix("fn"), 0.0)
+
+
 _OF_SUMS = 64.0  # ulp of a term per term: well above the ulp of the sum
 
 Differ = Callable[
@@ -280,6 +289,29 @@ class Evidence(Errors):
             return None
         wide = HigherPrecision(self)
         return wide if wide.comparable else None
+
+    @cached_property
+    def observed(self) -> dict[str, dict[str, int]]:
+        """How many results of operations of each implementation have each format."""
+        formats = {
+            name: implementation.observed_formats(self.inputs)
+            for name, implementation in self.implementations.items()
+        }
+        if any(formats.values()):
+            self.evidence["observed"] = formats
+        return formats
+
+    @property
+    def observed_reduction(self) -> tuple[str, str] | None:
+        """The implementation that computes in a lower precision, and the coarsest that it uses."""
+        lower = {
+            name: {form for form in formats if roundoff_of(form) > self.roundoff}
+            for name, formats in self.observed.items()
+        }
+        for name, other in (("g", "f"), ("f", "g")):
+            if lower[name] - lower[other]:
+                return name, max(lower[name] - lower[other], key=roundoff_of)
+        return None
 
     @property
     def differ_wide(self) -> bool:

@@ -10,9 +10,10 @@ import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
-from .callables import Implementation, Result, comparable
+from .callables import Implementation
 from .inputs import perturbable
 from .noise_level import ErrorNorms, Perturbations, difference, finite_rms, largest_finite
+from .results import Result, comparable
 from .verdict import ALONE
 
 
@@ -61,6 +62,9 @@ class ImplementationPair:
         """Return True if rounding explains both the robust norm and the largest error."""
         return size.robust <= self.allowed and size.peak <= ALONE * self.allowed and not size.broken
 
+    def __post_init__(self) -> None:
+        self.g.share_parameters(self.f)
+
     @cached_property
     def result_f(self) -> Result:
         return self.f(self.inputs)
@@ -73,6 +77,11 @@ class ImplementationPair:
     def perturb(self) -> Perturbations:
         """Function that perturbs the inputs; each call overwrites the previous arrays."""
         return Perturbations(self.inputs)
+
+    @cached_property
+    def perturb_alone(self) -> Perturbations:
+        """As `perturb`, also of parameters that the other function does not have."""
+        return Perturbations(self.inputs, alone=True)
 
     @cached_property
     def natural_size(self) -> float:

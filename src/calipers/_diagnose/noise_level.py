@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import SMALLEST, as_real_vector
+from .._core.dtypes import SMALLEST
 from .._core.protocols import NDArray
-from .._kernels.diagnose import ADD_SQUARES, COSINE, PERTURB, SUMMARIZE_ERRORS
-from .callables import Implementation, Result, comparable, join_or_none, one_line_error
-from .inputs import HIGHER_PRECISION, is_perturbable
+from .._kernels.diagnose import ADD_SQUARES, COSINE, SUMMARIZE_ERRORS
+from .callables import Implementation
+from .inputs import HIGHER_PRECISION, Point, is_perturbable, perturb
+from .results import Result, comparable, join_or_none, one_line_error
 from .verdict import ILL_CONDITIONED, INSENSITIVE
 
 # A perturbation that changes results this many times more than a different one is repeated.
@@ -30,38 +31,26 @@ class Perturbations:
     memory of the previous one: page faults would take longer than the perturbation.
     """
 
-    def __init__(self, inputs: Sequence[Any]) -> None:
-        self._inputs = inputs
+    def __init__(self, inputs: Sequence[Any], alone: bool = False) -> None:
+        self._inputs, self._alone = inputs, alone
         self._memory: dict[tuple[int, np.dtype[Any]], NDArray] = {}
 
-    def __call__(self, delta: float, seed: int, wide: bool) -> list[Any]:
-        return [
+    def __call__(self, delta: float, seed: int, wide: bool) -> Point:
+        perturbed = (
             self._perturbed(k, x, delta, (seed + 1000 * k) % 2**64, wide)
             if is_perturbable(x)
             else x
             for k, x in enumerate(self._inputs)
-        ]
+        )
+        # Inputs that are perturbed already take their parameters with them.
+        size = max(delta, getattr(self._inputs, "delta", 0.0))
+        return Point(perturbed, wide, size, seed, self._alone)
 
     def _perturbed(self, k: int, x: NDArray, delta: float, seed: int, wide: bool) -> NDArray:
         kind = HIGHER_PRECISION[x.dtype.name] if wide else x.dtype
         if (k, kind) not in self._memory:
             self._memory[k, kind] = np.empty(x.size, kind)
-        out = self._memory[k, kind]
-        in_reals, out_reals = as_real_vector(np.ascontiguousarray(x)), as_real_vector(out)
-        key = in_reals.dtype, out_reals.dtype
-        if all(dtype.char in "fd" and dtype.isnative for dtype in key):
-            PERTURB[key](in_reals, delta, seed, out_reals)
-        else:
-            ones = np.ones(in_reals.size)
-            changes = np.empty(in_reals.size)
-            PERTURB[ones.dtype, ones.dtype](ones, 0.5, seed, changes)
-            work_dtype = np.promote_types(np.promote_types(in_reals.dtype, float), out_reals.dtype)
-            share = 2 * work_dtype.type(delta)
-            out_reals[:] = in_reals.astype(work_dtype) * (
-                1 + share * (changes - 1).astype(work_dtype)
-            )
-        result: NDArray = out.reshape(x.shape)
-        return result
+        return perturb(x, delta, seed, self._memory[k, kind])
 
 
 def difference(a: Result, b: Result) -> NDArray:

@@ -15,9 +15,10 @@ from .._core.dtypes import ROUNDOFF
 from .._core.environment import fingerprint
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .callables import BudgetError, comparable
+from .callables import BudgetError
 from .evidence import Evidence
 from .noise_level import ErrorNorms, finite_rms
+from .results import comparable
 from .text import again, details, headline, inputs_text, names_in_code, text_of
 from .verdict import (
     BUG,

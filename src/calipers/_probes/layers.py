@@ -10,15 +10,9 @@ from .._core.arguments import require_callable
 from .._core.containers import as_tuple
 from .._core.libraries import library_of
 from .._core.report import Report
-from .._diagnose.callables import Result
 from .._diagnose.evidence import Evidence
-from .._diagnose.inputs import (
-    checked_inputs,
-    infer_precision,
-    infer_result_precision,
-    is_perturbable,
-    longest_axis,
-)
+from .._diagnose.inputs import checked_inputs, infer_precision, is_perturbable, longest_axis
+from .._diagnose.results import Result, infer_result_precision
 from .trials import Trial, trial, unlimited_implementation
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import numpy as np
 from .._core.dtypes import FORMATS
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .._diagnose.callables import Result, comparable
 from .._diagnose.inputs import is_perturbable, to_higher_precision
 from .._diagnose.noise_level import difference, result_roundoffs
+from .._diagnose.results import Result, comparable
 from .._diagnose.rules.overflow_underflow import STEP, homogeneity_degrees, scaled, unscaled
 from .._diagnose.verdict import as_multiple
 from .trials import ProbedFunction, relative_norms

@@ -17,27 +17,26 @@ from .._core.containers import as_tuple
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._core.report import Report, wrapped
-from .._diagnose.callables import (
-    Budget,
-    Implementation,
-    Result,
-    comparable,
-    join_or_none,
-    one_line_error,
-    raw_bytes,
-)
+from .._diagnose.callables import Budget, Implementation
 from .._diagnose.evidence import Evidence
 from .._diagnose.inputs import (
     NestedInputs,
     checked_inputs,
     infer_precision,
-    infer_result_precision,
     is_perturbable,
     longest_axis,
     misaligned,
     to_higher_precision,
 )
 from .._diagnose.noise_level import difference, error_norms, result_roundoffs
+from .._diagnose.results import (
+    Result,
+    comparable,
+    infer_result_precision,
+    join_or_none,
+    one_line_error,
+    raw_bytes,
+)
 from .._diagnose.verdict import ALONE, FAR, as_multiple
 
 _MAX_LINES = 20  # lines of text, after which trials are not listed

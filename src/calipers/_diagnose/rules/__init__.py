@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..callables import BudgetError, comparable
+from ..callables import BudgetError
 from ..evidence import Evidence
 from ..inputs import to_higher_precision
 from ..noise_level import N_PERTURBATIONS, Perturbations, difference, finite_rms
+from ..results import comparable
 from ..verdict import AMPLIFIED, BUG, FAR, FEW, LAYOUT, ROUNDING, STEADY, SUSPECT, Verdict
 from .bug import (
     another_function,
@@ -33,7 +34,7 @@ from .no_reference import grows_in_float32, outside_by_rounding, overflow_alone,
 from .nondeterminism import nondeterministic_when_perturbed, with_nondeterminism_note
 from .overflow_underflow import better_when_rescaled, flushed, nothing_left, overflow
 from .quantization import quantised_inputs
-from .reduced_precision import narrowed_inputs, noise_in_between
+from .reduced_precision import narrowed_inputs, noise_in_between, observed_format
 from .rounding import within_rounding
 
 
@@ -135,6 +136,7 @@ RULES: tuple[DiagnosisRule, ...] = (
     within_rounding,
     integers_at_ties,
     nothing_left,
+    observed_format,
     steady_difference,
     ignores_strides,
     jumps,

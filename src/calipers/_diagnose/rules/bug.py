@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from ..._compare.text import differing
-from ..callables import comparable
 from ..evidence import Evidence
 from ..inputs import contiguous
 from ..noise_level import cosine, difference, error_norms, finite_rms
+from ..results import comparable
 from ..verdict import (
     ALONE,
     AMPLIFIED,

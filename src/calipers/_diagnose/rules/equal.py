@@ -8,17 +8,11 @@ import numpy as np
 from ..._compare.text import differing
 from ..._core.libraries import loaded_libraries
 from ..._core.protocols import NDArray
-from ..callables import (
-    BudgetError,
-    Result,
-    comparable,
-    describe_name_mismatch,
-    join_or_none,
-    one_line_error,
-)
+from ..callables import BudgetError
 from ..evidence import Evidence
 from ..inputs import perturbable
 from ..noise_level import difference, error_norms, finite_rms
+from ..results import Result, comparable, describe_name_mismatch, join_or_none, one_line_error
 from ..verdict import BUG, COARSEST, EQUAL, LARGE_DIFFERENCE, RAISES, SUSPECT, Verdict
 from .grids import none_nearby
 from .nondeterminism import judge_repeats, unwritten

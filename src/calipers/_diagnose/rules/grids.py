@@ -7,10 +7,10 @@ import numpy as np
 from ..._compare.text import differing
 from ..._core.dtypes import FORMATS, ROUNDOFF
 from ..._core.protocols import NDArray
-from ..callables import Result, comparable
 from ..evidence import Evidence
 from ..inputs import perturbable
 from ..noise_level import difference, finite_rms
+from ..results import Result, comparable
 from ..round_to_format import format_parameters, round_array
 from ..verdict import (
     ALONE,

@@ -9,10 +9,11 @@ import numpy as np
 
 from ..._core.dtypes import FORMATS, ROUNDOFF
 from ..._core.protocols import NDArray
-from ..callables import BudgetError, Result, comparable
+from ..callables import BudgetError
 from ..evidence import Evidence
 from ..inputs import is_perturbable, perturbable
 from ..noise_level import N_PERTURBATIONS, difference, error_norms
+from ..results import Result, comparable
 from ..verdict import (
     ALONE,
     COARSEST,

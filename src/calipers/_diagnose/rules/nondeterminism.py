@@ -9,7 +9,7 @@ import numpy as np
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
 from ..._core.report import index_text
-from ..callables import POISON_BYTES, BudgetError, Result, comparable, raw_bytes
+from ..callables import POISON_BYTES, BudgetError
 from ..evidence import Evidence
 from ..inputs import perturbable
 from ..noise_level import (
@@ -20,6 +20,7 @@ from ..noise_level import (
     perturbation_rms,
     result_roundoffs,
 )
+from ..results import Result, comparable, raw_bytes
 from ..verdict import (
     BUG,
     FAR,

@@ -8,10 +8,11 @@ import numpy as np
 
 from ..._core.dtypes import FORMATS
 from ..._core.protocols import NDArray
-from ..callables import Implementation, Result, comparable
+from ..callables import Implementation
 from ..evidence import Evidence
 from ..inputs import perturbable
 from ..noise_level import N_PERTURBATIONS, difference, error_norms
+from ..results import Result, comparable
 from ..verdict import COARSEST, LARGE_DIFFERENCE, RANGE, SYSTEMATIC, Verdict, as_multiple
 
 STEP = 2  # of exponents, to see what the power is

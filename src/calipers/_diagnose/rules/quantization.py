@@ -10,10 +10,11 @@ import numpy as np
 
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
-from ..callables import BudgetError, Result, comparable
+from ..callables import BudgetError
 from ..evidence import Evidence
 from ..inputs import perturbable, to_higher_precision
 from ..noise_level import Perturbations, difference, error_norms, finite_rms
+from ..results import Result, comparable
 from ..verdict import (
     COARSEST,
     EXPLAINED,

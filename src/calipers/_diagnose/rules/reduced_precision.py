@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..._core.dtypes import ROUNDOFF
-from ..evidence import Evidence
+from ..evidence import Evidence, roundoff_of
 from ..inputs import perturbable
-from ..noise_level import cosine
+from ..noise_level import cosine, finite_rms
 from ..round_to_format import format_parameters, round_array
 from ..verdict import (
+    BUG,
     COARSE,
     COARSEST,
     EXPLAINED,
@@ -45,6 +46,32 @@ _PART = 0.125  # of the moves that change noise half way: most thresholds are no
 _UNCHANGED = 0.125  # of what moves do to a result
 _MANY_STAY = 0.3  # of the results; of noise about _STILL do, of other functions half and more
 _CHANCE = 0.1  # by which cosines rise by chance
+
+
+def observed_format(e: Evidence) -> Verdict | None:
+    """
+    Recognise formats that ran, where the library reports them.
+
+    In float64, in the place of every lower format, both compute the same function; otherwise there
+    is another difference, whatever the format.
+    """
+    reduction = e.observed_reduction
+    if reduction is None:
+        return None
+    name, form = reduction
+    times = e.errors[name].robust if e.reference is not None else e.eta_difference.robust
+    times *= e.roundoff / roundoff_of(form)
+    text = f"{name} computes in {form}: {times:.2g} times its expected rounding error"
+    if e.wide is None:
+        if times > e.allowed or e.far_similarity > STEADY:
+            return None
+        return Verdict(REDUCED, f"{text}; it cannot be called in higher precision", form)
+    if not e.wide.differ:
+        return Verdict(REDUCED, f"{text}; f and g agree in float64", form)
+    size = finite_rms(e.wide.difference) / (finite_rms(e.result_f.numbers(np.float64)) or 1.0)
+    text += f"; with all of it in float64 f and g still differ, by {size:.2g} of the results: they "
+    is_visible = e.norms(e.wide.difference, e.scale).robust > e.allowed
+    return Verdict(BUG if is_visible else SUSPECT, f"{text}compute different functions")
 
 
 def narrowed_inputs(e: Evidence) -> Verdict | None:

@@ -7,10 +7,11 @@ import numpy as np
 
 from ..._core.dtypes import ROUNDOFF
 from ..._core.protocols import NDArray
-from ..callables import BudgetError, Result, comparable
+from ..callables import BudgetError
 from ..evidence import Evidence
 from ..inputs import layouts, slices, to_higher_precision
 from ..noise_level import condition_number, difference, error_norms, finite_rms
+from ..results import Result, comparable
 from ..verdict import (
     AMPLIFIED,
     BUG,
