@@ -17,9 +17,10 @@ from numba.core.errors import NumbaError
 
 from .._compare.elementwise import equal_arrays
 from .._core.containers import flatten
+from .._core.dtypes import ROUNDOFF
 from .._core.libraries import library_of, loaded_libraries
 from .._core.protocols import ArrayLibrary, NDArray
-from .inputs import HIGHER_PRECISION, perturb
+from .inputs import HIGHER_PRECISION, REAL_FORMATS, perturb
 from .observed_formats import call_in_float64, observe_jax, observe_torch
 from .parameters import Parameters, match
 from .results import Result
@@ -137,7 +138,7 @@ class Implementation:
         if (wide or delta) and self.shared:
             all_of_them = getattr(inputs, "alone", False)
             values = [
-                x.perturbed(delta, seed, bool(wide))
+                x.perturbed(delta, seed, self.form, bool(wide))
                 if delta and (x.in_both or all_of_them)
                 else x.value
                 for x in self.shared
@@ -237,8 +238,11 @@ class _Shared(NamedTuple):
     value: NDArray
     in_both: bool
 
-    def perturbed(self, delta: float, seed: int, wide: bool) -> NDArray:
+    def perturbed(self, delta: float, seed: int, form: str, wide: bool) -> NDArray:
+        """Perturb it by as many ulps of its format, if that is finer than the working precision."""
         x = self.value
+        fine = ROUNDOFF.get(REAL_FORMATS.get(x.dtype.name, x.dtype.name), 0.0)
+        delta = delta * min(1.0, fine / ROUNDOFF[form])
         kind = HIGHER_PRECISION.get(x.dtype.name, x.dtype) if wide else x.dtype
         own_seed = (seed + _KEY_STEP * (self.number + 1)) % 2**64
         return perturb(x, delta, own_seed, np.empty(x.size, kind))

@@ -13,6 +13,7 @@ from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .callables import BudgetError
 from .errors import Errors
+from .inputs import Point
 from .noise_level import (
     ErrorNorms,
     cosine,
@@ -300,6 +301,22 @@ class Evidence(Errors):
         if any(formats.values()):
             self.evidence["observed"] = formats
         return formats
+
+    @cached_property
+    def difference_in_float64(self) -> NDArray | None:
+        """
+        Difference of f and g for float64 inputs, with float64 in the place of lower formats.
+
+        None if they are not functions of torch, or cannot be called so.
+        """
+        results = []
+        for implementation in self.implementations.values():
+            if self.form != "float64" or not implementation.uses_torch:
+                return None
+            implementation.runs_in_float64 = True
+            results.append(implementation(Point(self.inputs, wide=True)))
+            implementation.runs_in_float64 = False
+        return difference(*results) if comparable(*results, self.result_f) else None
 
     @property
     def observed_reduction(self) -> tuple[str, str] | None:

@@ -62,16 +62,19 @@ def observed_format(e: Evidence) -> Verdict | None:
     times = e.errors[name].robust if e.reference is not None else e.eta_difference.robust
     times *= e.roundoff / roundoff_of(form)
     text = f"{name} computes in {form}: {times:.2g} times its expected rounding error"
-    if e.wide is None:
+    d = e.difference_in_float64 if e.wide is None else e.wide.difference
+    if d is None:
         if times > e.allowed or e.far_similarity > STEADY:
             return None
-        return Verdict(REDUCED, f"{text}; it cannot be called in higher precision", form)
-    if not e.wide.differ:
+        return Verdict(REDUCED, f"{text}; it cannot be called in float64", form)
+    size = e.norms(d, e.scale)
+    same = e.is_rounding(size) if e.wide is None else not e.wide.differ
+    if same:
         return Verdict(REDUCED, f"{text}; f and g agree in float64", form)
-    size = finite_rms(e.wide.difference) / (finite_rms(e.result_f.numbers(np.float64)) or 1.0)
-    text += f"; with all of it in float64 f and g still differ, by {size:.2g} of the results: they "
-    is_visible = e.norms(e.wide.difference, e.scale).robust > e.allowed
-    return Verdict(BUG if is_visible else SUSPECT, f"{text}compute different functions")
+    share = finite_rms(d) / (finite_rms(e.result_f.numbers(np.float64)) or 1.0)
+    text += f"; with float64 in its place f and g still differ, by {share:.2g} of the results: they"
+    kind = BUG if size.robust > e.allowed else SUSPECT
+    return Verdict(kind, f"{text} compute different functions")
 
 
 def narrowed_inputs(e: Evidence) -> Verdict | None:
