@@ -370,19 +370,19 @@ def test_functions_of_numpy_whose_names_tensors_have_are_called_with_arrays():
 
 def test_neither_side_computes_in_float64():
     single = lambda f: lambda *a: f(*(v.astype(np.float32) for v in a))  # noqa: E731
-    found = calipers.diagnose(single(linear), single(turned), (X, W, B), float64=None)
+    found = calipers.diagnose(single(linear), single(turned), (X, W, B), reference=None)
     assert found.kind in ("ROUNDING", "LAYOUT")
     assert "f" not in found.evidence
     assert "would not be seen" in found.reason
     wrong = single(lambda x, w, b: linear(x, w, b) * np.float32(1.001))
-    assert calipers.diagnose(single(linear), wrong, (X, W, B), float64=None).kind == "BUG"
+    assert calipers.diagnose(single(linear), wrong, (X, W, B), reference=None).kind == "BUG"
 
 
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
         ({"dtype": "float128"}, ValueError, "dtype must be one of float64, float32"),
-        ({"float64": "h"}, ValueError, 'float64 must be "auto", "f", "g", None or a function'),
+        ({"reference": "h"}, ValueError, 'reference must be "auto", "both", "f", "g", None or a'),
         ({"reduction": 0}, ValueError, "reduction must be at least 1, got 0"),
         ({"budget": "much"}, ValueError, 'budget must be "quick", "full" or a number of calls'),
         ({"batch": (3,)}, ValueError, "batch names input 3: the only one is 0"),
@@ -438,7 +438,7 @@ def test_one_wrong_result_among_many(float64):
         y[17, 3] *= y.dtype.type(1 + 2e-5)  # little beside the rounding of all others
         return y
 
-    found = calipers.diagnose(single, spoiled, x, float64=float64, reduction=1)
+    found = calipers.diagnose(single, spoiled, x, reference=float64, reduction=1)
     assert found.kind == "BUG"
     assert found.worst[0].index == (17, 3)
 
@@ -542,7 +542,7 @@ def test_rows_that_mix():
     x = np.concatenate([X, -X])
     single = lambda f: lambda x: f(x.astype(np.float32))  # noqa: E731
     f, g = single(lambda x: x - x.mean(axis=0)), single(lambda x: x * np.float32(1 + 2.0**-23))
-    found = calipers.diagnose(f, g, x, float64=None)
+    found = calipers.diagnose(f, g, x, reference=None)
     assert found.kind == "BUG"
     assert "its rows depend on each other" in found.reason
 
@@ -626,7 +626,7 @@ def test_empty_inputs():
 
 def test_units_stand_below_their_heading_without_a_reference():
     for float64 in ("auto", None):
-        lines = str(calipers.diagnose(linear, turned, (X, W, B), float64=float64)).splitlines()
+        lines = str(calipers.diagnose(linear, turned, (X, W, B), reference=float64)).splitlines()
         at = next(k for k, line in enumerate(lines) if line.startswith("  worst"))
         assert ("reference" in lines[at]) == (float64 == "auto")
         assert len(lines[at]) == len(lines[at + 1])
@@ -775,7 +775,7 @@ def test_a_constant_off_by_last_places_is_told_by_likeness_alone(last_places, ki
     wrong = right + last_places * np.spacing(right)
     x = np.random.default_rng(0).uniform(1, 2, 400).astype(np.float32)
     found = calipers.diagnose(
-        lambda x: x * right, lambda x: x * wrong, (x,), float64=None, reduction=1
+        lambda x: x * right, lambda x: x * wrong, (x,), reference=None, reduction=1
     )
     assert found.kind == kind, str(found)
 

@@ -10,7 +10,7 @@ WRONG = {"BUG", "SUSPECT"}
 
 
 def kind(f, g, *inputs):
-    return calipers.diagnose(f, g, inputs, float64=None).kind
+    return calipers.diagnose(f, g, inputs, reference=None).kind
 
 
 def losses(x, t):
@@ -119,7 +119,7 @@ def test_the_cosine_of_parallel_vectors_is_rounded_out_of_its_range(apart):
     for seed in range(8):
         inputs = parallel(seed, apart)
         for f, g in ((angles, angles_by_cosines), (angles_by_cosines, angles)):
-            found = calipers.diagnose(f, g, inputs, float64=None)
+            found = calipers.diagnose(f, g, inputs, reference=None)
             assert found.kind in GOOD | {"RANGE"}, str(found)
             told.add(found.kind == "RANGE" and OUTSIDE in found.reason)
     assert True in told
@@ -129,7 +129,7 @@ def test_squares_of_distances_are_rounded_to_below_zero():
     told = set()
     for seed in range(8):
         x = np.random.default_rng(seed).standard_normal((30, 7))
-        found = calipers.diagnose(distances, distances_by_products, x, float64=None)
+        found = calipers.diagnose(distances, distances_by_products, x, reference=None)
         assert found.kind in GOOD | {"RANGE"}, str(found)
         told.add(found.kind == "RANGE" and OUTSIDE in found.reason)
     assert True in told
@@ -158,7 +158,7 @@ def test_a_root_of_what_is_below_zero_elsewhere_is_suspect(seed):
     a = random.uniform(0.1, 1, 40)
     b = a * (1 + 4e-16 * random.uniform(-1, 1, 40))
     found = calipers.diagnose(
-        lambda a, b: np.sqrt(np.abs(a - b)), lambda a, b: np.sqrt(a - b), (a, b), float64=None
+        lambda a, b: np.sqrt(np.abs(a - b)), lambda a, b: np.sqrt(a - b), (a, b), reference=None
     )
     assert found.kind == "SUSPECT", str(found)
     assert "after large perturbations it still does" in found.reason
@@ -271,9 +271,9 @@ def test_an_order_of_summation_that_is_the_same_now_and_then_is_no_dropout(seed)
         order = np.arange(x.shape[1]) if own.random() < 0.6 else own.permutation(x.shape[1])
         return np.cumsum(x[:, order], axis=1)[:, -1]
 
-    found = calipers.diagnose(in_any_order, lambda x: x.sum(axis=1), x, float64=None)
+    found = calipers.diagnose(in_any_order, lambda x: x.sum(axis=1), x, reference=None)
     assert found.kind in GOOD | {"NONDETERMINISTIC"}, str(found)
-    wrong = calipers.diagnose(in_any_order, lambda x: x.sum(axis=1) * (1 + 1e-9), x, float64=None)
+    wrong = calipers.diagnose(in_any_order, lambda x: x.sum(axis=1) * (1 + 1e-9), x, reference=None)
     assert wrong.kind in WRONG, str(wrong)
 
 

@@ -20,6 +20,7 @@ KNOWN_WRONG = {
     "advection_by_weights_in_float64": "constants of float64 add up in forty steps",
     "wave_of_float32_angles_on_both_sides": "each side's noise is taken for what the other lacks",
     "wave_of_doubles_at_integers": "integers are moved by last places of float64 alone",
+    "order_of_equal_sums_of_singles": "g alone has float64, which is no reference unless asked for",
     "planck_that_overflows": "no call tells 0 by an overflow from 0 of which no digits are left",
 }
 

@@ -142,7 +142,7 @@ class Errors(ImplementationPair):
         """Results in higher precision of the implementations that can compute them."""
         wide = {}
         for name, implementation in (("f", self.f), ("g", self.g)):
-            if self.widens is None or name not in self.widens:
+            if self.source not in ("auto", "both", name):
                 continue
             result = self._in_higher_precision(name, implementation)
             if comparable(result, self.result_f) and is_wide(result, self.form):
@@ -181,11 +181,10 @@ class Errors(ImplementationPair):
             require_comparable(result, self.result_f, self.roundoff)
             return implementation, result, self._noise_level(implementation, result)
         results = self.wide_results
-        return (
-            choose_reference(self.implementations, results, self._noise_level, self._is_stepwise)
-            if results
-            else None
-        )
+        # g alone is a reference only if the caller says so: it would be the port that blames f.
+        if not results or (self.source == "auto" and "f" not in results):
+            return None
+        return choose_reference(self.implementations, results, self._noise_level, self._is_stepwise)
 
     def _is_stepwise(self, name: str) -> bool:
         """Return True if higher-precision results of an implementation change in steps."""

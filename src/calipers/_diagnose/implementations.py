@@ -25,7 +25,7 @@ class ImplementationPair:
     g: Implementation
     inputs: tuple[Any, ...]
     form: str  # the working precision
-    widens: str | None = None  # called in higher precision: "fg", "f", "g" or None
+    source: str | None = None  # of the reference: "auto", "both", "f", "g" or None
     reference_function: Callable[..., Any] | None = None
     length: int = 1  # of the longest sum
     batch: tuple[int, ...] = ()

@@ -296,7 +296,7 @@ def require_comparable(result: Result, working: Result, roundoff: float) -> None
     """Raise if the result of the caller's reference cannot serve as one."""
     problem = _problem(result, working, roundoff)
     if problem is not None:
-        raise ValueError(f"float64 {problem}: pass f in higher precision")
+        raise ValueError(f"reference {problem}: pass f in higher precision")
 
 
 def _problem(result: Result, working: Result, roundoff: float) -> str | None:

@@ -55,6 +55,8 @@ def measure(e: Evidence) -> Measurement:
             units = np.where(e.difference == 0, 0.0, np.abs(e.difference) / e.scale)
         if e.reference is None:
             evidence["scale"] = finite_rms(e.result_f.numbers(np.float64))
+            if e.source == "auto" and "wide_results" in vars(e):
+                evidence["higher_precision"] = [*e.wide_results]
             return Measurement(evidence, units)
         reference = e.reference[1].numbers(np.float64)
         evidence |= {

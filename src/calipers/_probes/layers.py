@@ -174,7 +174,7 @@ def compare_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
         )
         # The noise level is that of g's layer; of f's if g's results are not finite.
         form, length = infer_precision(ours, None), longest_axis(ours)
-        evidence = Evidence(both[1], both[0], ours, form, widens="fg", length=length)
+        evidence = Evidence(both[1], both[0], ours, form, source="both", length=length)
         _require(evidence.result_f, "gs", g_name)
         _require(evidence.result_g, "fs", f_name)
         if not any(map(is_perturbable, ours)):

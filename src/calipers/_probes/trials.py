@@ -219,7 +219,7 @@ class ProbedFunction:
         self.implementation = unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves)
         form, length = infer_precision(self.inputs, None), longest_axis(self.inputs)
         pair = self.implementation, self.implementation
-        self.evidence = Evidence(*pair, self.inputs, form, widens="f", length=length, seed=seed)
+        self.evidence = Evidence(*pair, self.inputs, form, source="f", length=length, seed=seed)
         self.result = self.evidence.result_f
         if self.result.error is not None:
             raise self.result.error
