@@ -4,8 +4,9 @@
 HELD_OUT were added when the rules stood, and are scored apart, as transforms and other fields are.
 
 ``python -m benchmarks.verdicts --groups NAME ... [--seeds N] [--json FILE]`` prints one row for
-each group of pairs, and the wrong verdicts; ``--groups all`` takes all of them. ``--compare OLD
-NEW`` prints what differs between two files of JSON.
+each group of pairs, and the wrong verdicts; ``--groups all`` takes all of them, and ``--only PART``
+the pairs with that part in their names. ``--compare OLD NEW`` prints what differs between two files
+of JSON.
 """
 
 import argparse
@@ -275,11 +276,12 @@ class Run(NamedTuple):
     reason: str
 
 
-def measure(group: str, seeds: int) -> Iterator[Run]:
-    """Call diagnose on all pairs of a group."""
+def measure(group: str, seeds: int, part: str = "") -> Iterator[Run]:
+    """Call diagnose on the pairs of a group whose names contain the part."""
     from tests.data import verdict_cases
 
-    for case in (case for name in GROUPS[group] for case in getattr(verdict_cases, name)):
+    cases = [case for name in GROUPS[group] for case in getattr(verdict_cases, name)]
+    for case in (case for case in cases if part in case.name):
         for seed in range(seeds):
             f, g, inputs = case.make(np.random.default_rng(seed))
             started = perf_counter()
@@ -347,12 +349,12 @@ def wrong_verdicts(runs: list[Run]) -> Iterator[str]:
         yield f"- `{name}`: {verdict} at {count} of {totals[name]}, expected {expected}"
 
 
-def print_groups(groups: Iterable[str], seeds: int, file: Path | None) -> None:
+def print_groups(groups: Iterable[str], seeds: int, file: Path | None, part: str = "") -> None:
     """Print a row for each group as soon as it is measured, and then the wrong verdicts."""
     every: list[Run] = []
     print(HEAD, flush=True)
     for group in groups:
-        runs = list(measure(group, seeds))
+        runs = list(measure(group, seeds, part))
         if not runs:
             continue
         every += runs
@@ -393,6 +395,7 @@ def command(arguments: list[str]) -> None:
     parser.add_argument("count", nargs="?", type=int, default=5, help="seeds of the page")
     parser.add_argument("--groups", nargs="+", choices=("all", *GROUPS))
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each pair of the groups")
+    parser.add_argument("--only", default="", metavar="PART", help="part of the pairs' names")
     parser.add_argument("--json", type=Path, help="file for all verdicts of the groups")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("OLD", "NEW"))
     options = parser.parse_args(arguments)
@@ -401,7 +404,7 @@ def command(arguments: list[str]) -> None:
     elif options.groups:
         warnings.simplefilter("ignore")  # torch's, of what is deprecated or slow
         groups = list(GROUPS) if "all" in options.groups else options.groups
-        print_groups(groups, options.seeds, options.json)
+        print_groups(groups, options.seeds, options.json, options.only)
     else:
         main(range(options.count))
 
