@@ -49,23 +49,33 @@ def test_labelled_pairs(case):
     assert json.loads(json.dumps(found.to_dict()))["kind"] == found.kind
 
 
-# Called BUG: where tanh is rounded correctly, its digits near -1 do not change from input to input.
-CONSTANT = pytest.mark.xfail(reason="digits that are lost alike at all inputs", strict=True)
+# Wrong today, and why.
+IN_ONE_PRECISION = "SUSPECT: no cause of a difference in one precision alone can be measured"
+REVIEWED_WRONG = dict.fromkeys(
+    (
+        *("decay_by_a_factor_float32", "decay_by_a_factor_float64", "angles_of_positions"),
+        *("growth_step_by_step_float32", "growth_step_by_step_float64"),
+        "heat_by_folded_coefficients",
+    ),
+    IN_ONE_PRECISION,
+) | {"softmax_of_half_products": "tf32 has as many digits as float16; the reason names both"}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=CONSTANT if case.name == "gelu_of_its_tail" else ())
-        for case in REVIEWED
-    ],
-)
+@pytest.mark.parametrize("case", decided_right(REVIEWED, REVIEWED_WRONG))
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_of_a_reviewer(case, seed):
     found = asked(case, seed)
     assert found.kind in case.kinds, str(found)
     if case.formats:
         assert found.format in case.formats
+
+
+@pytest.mark.parametrize("case", decided_wrong(REVIEWED, REVIEWED_WRONG))
+def test_wrong_verdicts_on_pairs_of_a_reviewer(case):
+    for seed in range(3):
+        found = asked(case, seed)
+        assert found.kind in case.kinds, str(found)
+        assert not case.formats or found.format in case.formats
 
 
 # Wrong today, by some seed.
@@ -156,7 +166,7 @@ def test_calls_are_counted_and_bounded():
 
     found = calipers.diagnose(counted("f", linear), counted("g", turned), (X, W, B))
     assert found.calls == counts
-    assert sum(counts.values()) <= 30
+    assert sum(counts.values()) <= 60
     counts.update(f=0, g=0)
     found = calipers.diagnose(counted("f", linear), counted("g", turned), (X, W, B), budget=6)
     assert sum(counts.values()) <= 6
@@ -188,15 +198,15 @@ def test_there_may_be_no_stream_to_tell_who_waits(monkeypatch):
 
 
 def test_the_first_tiers_take_few_calls():
-    """Equal bits, repeats, the wider format and units settle these within twenty calls."""
+    """Equal bits, 16 calls of each, higher precision and noise levels settle these."""
     wrong = lambda x, w, b: linear(x, w, -b)  # noqa: E731
-    assert sum(calipers.diagnose(linear, linear, (X, W, B)).calls.values()) == 6
-    assert sum(calipers.diagnose(linear, wrong, (X, W, B)).calls.values()) <= 22
+    assert sum(calipers.diagnose(linear, linear, (X, W, B)).calls.values()) == 34
+    assert sum(calipers.diagnose(linear, wrong, (X, W, B)).calls.values()) <= 56
     overflow = lambda x: np.sqrt((x * x).sum())  # noqa: E731
     large = np.full(2, 1e20, np.float32)
     found = calipers.diagnose(lambda x: np.hypot(*x), overflow, large, batch=())
     assert found.kind == "RANGE"
-    assert sum(found.calls.values()) <= 20
+    assert sum(found.calls.values()) <= 50
 
 
 def test_inputs_stay_as_they_are():
@@ -478,7 +488,7 @@ def test_the_side_that_is_always_narrow_is_named():
     for f, g, name in ((narrow, linear, "f"), (linear, narrow, "g")):
         found = calipers.diagnose(f, g, (X, W, B))
         assert (found.kind, found.format) == ("REDUCED", "bfloat16")
-        assert found.reason.startswith(f"{name} is")
+        assert found.reason.startswith(f"{name} computes in bfloat16 (inferred)")
 
 
 @pytest.mark.parametrize("form", ["float16", "bfloat16"])

@@ -4,7 +4,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from .._core.protocols import ArrayLibrary, NDArray
 from .inputs import HIGHER_PRECISION, REAL_FORMATS, perturb
 from .observed_formats import call_in_float64, observe_jax, observe_torch
 from .parameters import Parameters, match
-from .results import Result
+from .results import Result, one_line_error
 
 
 class BudgetError(Exception):
@@ -88,6 +88,7 @@ class Implementation:
     adapt: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None  # to nested inputs
     announce: Callable[[], None] | None = None  # called before each call
     form: str = "float32"  # the working precision, as torch functions in float64 report it
+    _on_exception: Callable[[str, int], Any] | None = None  # called by NumPy
     runs_in_float64: bool = False  # every lower format of a torch function is replaced
     shared: tuple["_Shared", ...] = ()  # values of the parameters
 
@@ -166,6 +167,16 @@ class Implementation:
             return observe_torch(lambda: call(*passed))
         return {}
 
+    def exceptions_at(self, inputs: Sequence[Any]) -> set[str]:
+        """Return the floating-point exceptions that NumPy reports in a call: "overflow", ..."""
+        raised: set[str] = set()
+        self._on_exception = lambda kind, _: raised.add(kind)
+        try:
+            self(inputs)
+        finally:
+            self._on_exception = None
+        return raised
+
     def __call__(self, inputs: Sequence[Any]) -> Result:
         """Call the function with the inputs, which it cannot modify."""
         if self.convert is not None:
@@ -198,7 +209,9 @@ class Implementation:
         arguments = [_private_argument(x, copied) for x in inputs]
         started = time.perf_counter()
         try:
-            with np.errstate(all="ignore"):
+            watch = self._on_exception
+            state: Any = {"over": "call", "call": watch} if watch else {}
+            with np.errstate(all="ignore"), np.errstate(**state):
                 passed = [sent(x, like) for x, like in zip(arguments, self.likes, strict=True)]
                 call = partial(self._function_at(inputs), *passed)
                 if self.runs_in_float64 and getattr(inputs, "wide", False):
@@ -403,3 +416,44 @@ def _are_numbers(y: Any) -> bool:
     """Return True if y is a list of Python scalars of one type: one array of results."""
     kinds = {type(item) for item in y} if isinstance(y, list) else set()
     return len(kinds) == 1 and kinds <= {bool, int, float, complex}
+
+
+def describe_exceptions(
+    implementations: Mapping[str, Implementation],
+    results: Mapping[str, Result],
+    inputs: Sequence[Any],
+) -> str | None:
+    """Describe the exceptions that f and g raise, and how they were called if that may be why."""
+    raised = {name: x.error for name, x in results.items() if x.error is not None}
+    if not raised:
+        return None
+    text = " and ".join(f"{name} raises {one_line_error(x)}" for name, x in raised.items())
+    alone = "" if len(raised) == 2 else f"; {'g' if 'f' in raised else 'f'} does not"
+    return text + alone + _how_called(implementations, results, inputs)
+
+
+def _how_called(
+    implementations: Mapping[str, Implementation],
+    results: Mapping[str, Result],
+    inputs: Sequence[Any],
+) -> str:
+    """Say how f and g were called, where that may be why they raise."""
+    errors, count = [x.error for x in results.values()], len(inputs)
+    alone = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iufc" for x in inputs)
+    if count > 1 and alone and all(isinstance(error, TypeError) for error in errors):
+        return (
+            f"; they are called with {count} arguments, one for each number in inputs: pass a "
+            f"NumPy array if the numbers are one argument"
+        )
+    if count == 1 and all("positional argument" in str(error) for error in errors):
+        return "; they are called with 1 argument: pass several as a tuple, inputs=(a, b)"
+    if loaded_libraries() and any("ndarray" in str(error) for error in errors):
+        return "; it is called with NumPy arrays: pass tensors if it needs tensors"
+    for name, result in results.items():
+        library = implementations[name].array_library
+        if isinstance(result.error, TypeError) and library != "NumPy":
+            return (
+                f"; {name} is called with arrays of {library}: convert them with np.asarray in "
+                f"{name} if it needs NumPy arrays"
+            )
+    return ""

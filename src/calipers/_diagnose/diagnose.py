@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,13 +18,15 @@ from .._core.dtypes import ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, ReferenceSource
 from .callables import Budget, BudgetError, Implementation
+from .elsewhere import with_integers_as_numbers
 from .evidence import Evidence
+from .higher_precision import Source
 from .inputs import NestedInputs, as_inputs, infer_precision, is_perturbable, longest_axis
 from .isolate import run_in_process
 from .noise_level import ErrorNorms, error_norms, finite_rms
 from .report import Diagnosis, build_diagnosis
 from .results import Result, infer_result_precision
-from .rules import decide, with_integers_as_numbers
+from .rules import RULES, decide
 from .verdict import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict, Worst
 
 __all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]
@@ -195,7 +198,7 @@ def _judged(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
     try:
         if by_results:
             evidence.form = infer_result_precision(evidence.result_f, evidence.result_g)
-        verdict, evidence = with_integers_as_numbers(evidence, decide(evidence))
+        verdict, evidence = with_integers_as_numbers(evidence, decide(evidence), RULES)
     except BudgetError:
         spent = evidence.f.budget.limit
         evidence.evidence["budget"] = spent
@@ -347,7 +350,8 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
     unit = np.maximum(unit, SMALLEST.get(form, 0.0) / 2)  # half the spacing of subnormal numbers
     unit[~np.isfinite(unit)] = np.inf
     e = Evidence(first, second, (actual, expected, reference), form)
-    e.set_results(results[0], results[1], r, unit)
+    vars(e).update(result_f=results[0], result_g=results[1], wide_results={})
+    vars(e)["reference_source"] = Source("reference", first, r, unit, math.nan)
     sizes = [error_norms(e.deviation(result), unit) for result in results]
     diagnosis = build_diagnosis(_by_arrays(e, sizes, results), e, time.perf_counter() - started)
     return replace(diagnosis, calls={}, names=("actual", "expected"))
@@ -387,7 +391,7 @@ def _by_arrays(e: Evidence, sizes: list[ErrorNorms], results: list[Result]) -> V
         name = max(counts, key=counts.__getitem__)
         numbers = results[name == "expected"].numbers(np.float64)
         assert e.reference is not None
-        reference_is_finite = np.isfinite(e.reference[1].numbers(np.float64))
+        reference_is_finite = np.isfinite(e.reference.numbers(np.float64))
         lost = int(np.count_nonzero(reference_is_finite & ~np.isfinite(numbers)))
         if not lost:
             text = f"{counts[name]} of {numbers.size} results of {name} differ from the reference, "

@@ -91,7 +91,7 @@ def _without_autocast() -> Iterator[None]:
 
 def call_in_float64(call: Callable[[], Any], form: str) -> Any:
     """
-    Call a torch function with float64 in the place of every lower format that it uses.
+    Call a torch function with float64 instead of every lower format that it uses.
 
     Conversions and autocast have no effect, and dtypes are reported as the working format `form`,
     so that the function takes the branches that it takes there.

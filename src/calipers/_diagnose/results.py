@@ -141,3 +141,14 @@ def is_wide(result: Result, form: str) -> bool:
     """Return True if all floating-point results are in higher precision than `form`."""
     kinds = "gG" if form == "float64" else "dDgG"
     return all(x.dtype.kind not in "fc" or x.dtype.char in kinds for x in result.arrays)
+
+
+def describe_mismatch(f: Result, g: Result) -> str | None:
+    """Describe why results cannot be compared: other names, shapes, or kinds of numbers."""
+    reason = describe_name_mismatch(f, g)
+    if reason is not None or f.forms == g.forms:
+        return reason
+    if f.shapes == g.shapes:
+        reason = "only one of f and g returns complex numbers"
+        return f"{reason}: compare the real parts, or return complex from both"
+    return f"f returns shape {join_or_none(f.shapes)}, and g returns shape {join_or_none(g.shapes)}"

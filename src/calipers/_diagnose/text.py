@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Number of results with the largest differences that are shown: a report has at most 25 lines.
 _WORST = 3
 # Factor by which the suggested budget exceeds one that did not suffice.
-_MORE_CALLS = 4
+_MORE_CALLS = 16
 
 
 def text_of(diagnosis: "DiagnosisData") -> str:
@@ -132,6 +132,11 @@ def next_step(diagnosis: "DiagnosisData") -> str | None:
     if is_disputed and len(evidence.get("higher_precision", ())) == 1:
         options = diagnosis.options | {"reference": "reference"}
         comment = f"reference: a function that computes in {_higher_precision(diagnosis)}"
+        return _commented(again(replace(diagnosis, options=options)), comment)
+    in_one_precision = kind == SUSPECT and evidence.get("rule") == "undecided"
+    if in_one_precision and "reference" not in diagnosis.options and "drop" in evidence:
+        options = diagnosis.options | {"reference": '"f"'}
+        comment = f"if {diagnosis.names[1]} is another implementation in {diagnosis.dtype}"
         return _commented(again(replace(diagnosis, options=options)), comment)
     if kind in (BUG, SUSPECT, UNSTABLE) and diagnosis.worst:
         worst = diagnosis.worst[0]

@@ -37,7 +37,8 @@ from .._diagnose.results import (
     one_line_error,
     raw_bytes,
 )
-from .._diagnose.verdict import ALONE, FAR, as_multiple
+from .._diagnose.thresholds import THRESHOLDS
+from .._diagnose.verdict import as_multiple
 
 _MAX_LINES = 20  # lines of text, after which trials are not listed
 _WIDTH = 88  # characters of a line of text
@@ -93,7 +94,7 @@ class Trial(Report):
         return (
             self.problem is None
             and self.units <= self.allowed
-            and self.largest <= ALONE * self.allowed
+            and self.largest <= THRESHOLDS.single * self.allowed
         )
 
     @property
@@ -231,18 +232,15 @@ class ProbedFunction:
         """The expected rounding error of each result."""
         unit, standard = self.evidence.scale, self.evidence.reference
         # Called last: a state that drifts from call to call has then drifted furthest.
-        if standard is None:
-            again, before, share = self.implementation(self.inputs), self.evidence.result_f, 1 / FAR
-        else:
-            again, before, share = (
-                self.implementation(to_higher_precision(self.inputs)),
-                standard[1],
-                1.0,
-            )
+        x: Any = self.inputs
+        before, share = self.evidence.result_f, 1 / THRESHOLDS.above
+        if standard is not None:
+            x, before, share = to_higher_precision(self.inputs), standard, 1.0
+        again = [self.implementation(x) for _ in range(THRESHOLDS.lines)]
         roundoffs = result_roundoffs(self.result, self.evidence.roundoff)
-        if not comparable(again, before):
+        if not comparable(before, *again):
             return roundoffs
-        changes = share * difference(again, before)
+        changes = share * np.max([np.abs(difference(y, before)) for y in again], axis=0)
         # Otherwise the results changed by drift, not by the perturbations.
         parts = zip(*map(self.result.split, (changes, unit, roundoffs)), strict=True)
         return np.concatenate([level if _is_steady(d, level) else o for d, level, o in parts])
