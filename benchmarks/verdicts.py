@@ -1,12 +1,21 @@
-"""What is said of labelled pairs of implementations: by diagnose, and by the usual criteria.
+"""Verdicts on labelled pairs of implementations: by diagnose, and by the usual criteria.
 
-``python -m benchmarks.verdicts [seeds]`` asks of every pair in tests/data/verdict_cases; those of
+``python -m benchmarks.verdicts [seeds]`` checks pairs of tests/data/verdict_cases; those of
 HELD_OUT were added when the rules stood, and are scored apart, as transforms and other fields are.
+
+``python -m benchmarks.verdicts --groups NAME ... [--seeds N] [--json FILE]`` prints one row for
+each group of pairs, and the wrong verdicts; ``--groups all`` takes all of them, and ``--only PART``
+the pairs with that part in their names. ``--compare OLD NEW`` prints what differs between two files
+of JSON.
 """
 
+import argparse
+import json
 import sys
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -135,8 +144,13 @@ def diagnosed(case: Any, seed: int) -> calipers.Diagnosis:
 
 
 def right(case: Any, found: calipers.Diagnosis) -> bool:
-    formats = case.formats if case.kinds == {"REDUCED"} else ()
-    return found.kind in case.kinds and (not formats or found.format in formats)
+    return is_right(case, found.kind, found.format)
+
+
+def is_right(case: Any, kind: str, name: str | None) -> bool:
+    """Return True for an accepted verdict whose format, "tf32 or float16", has an accepted name."""
+    formats = case.formats if kind == "REDUCED" else ()
+    return kind in case.kinds and (not formats or bool({*formats} & {*(name or "").split(" or ")}))
 
 
 SCORES = (
@@ -230,5 +244,170 @@ def main(seeds: range) -> None:
     print(f"{perf_counter() - started:.0f} s", file=sys.stderr)
 
 
+# Groups of pairs, as tests/data/verdict_cases names them.
+GROUPS = {
+    "development": ("CASES",),
+    "held out": ("HELD_OUT",),
+    "transforms": ("TRANSFORMS",),
+    "fields": ("FIELDS",),
+    "everyday": ("EVERYDAY",),
+    "reviewed": ("REVIEWED",),
+    "reports": ("REPORTED",),
+    "models": ("MODELS",),
+    "models with a bug": ("MODELS_WITH_BUGS",),
+    "reported verdicts": ("REPORTED_VERDICTS",),
+}
+
+
+class Run(NamedTuple):
+    """A verdict on a pair at one seed; "ERROR" if diagnose raised an exception."""
+
+    group: str
+    name: str
+    seed: int
+    expected: list[str]
+    kind: str
+    format: str | None
+    is_right: bool
+    is_bug: bool
+    is_benign: bool
+    calls: int
+    seconds: float
+    reason: str
+
+
+def measure(group: str, seeds: int, part: str = "") -> Iterator[Run]:
+    """Call diagnose on the pairs of a group whose names contain the part."""
+    from tests.data import verdict_cases
+
+    cases = [case for name in GROUPS[group] for case in getattr(verdict_cases, name)]
+    for case in (case for case in cases if part in case.name):
+        for seed in range(seeds):
+            f, g, inputs = case.make(np.random.default_rng(seed))
+            started = perf_counter()
+            try:
+                diagnosis = calipers.diagnose(f, g, inputs, **case.options)
+            except Exception as error:  # an error of diagnose is counted as a wrong verdict
+                kind, name, calls = "ERROR", None, 0
+                reason = f"{type(error).__name__}: {error}"
+            else:
+                kind, name, reason = diagnosis.kind, diagnosis.format, diagnosis.reason
+                calls = sum(diagnosis.calls.values())
+            yield Run(
+                group,
+                case.name,
+                seed,
+                sorted(case.kinds),
+                kind,
+                name,
+                is_right(case, kind, name),
+                case.bug,
+                case.benign,
+                calls,
+                perf_counter() - started,
+                reason,
+            )
+
+
+HEAD = (
+    "| group | runs | right | bugs accepted | benign called BUG | benign called SUSPECT "
+    "| errors | median calls | median s | total s |\n|---|" + "---:|" * 9
+)
+
+
+def row(group: str, runs: list[Run]) -> str:
+    """Return a line of the table of groups."""
+    bugs = [run for run in runs if run.is_bug]
+    benign = [run for run in runs if run.is_benign]
+    accepted = sum(run.kind not in ("BUG", "SUSPECT", "RAISES", "ERROR") for run in bugs)
+    false_alarms = Counter(run.kind for run in benign)
+    n = sum(run.is_right for run in runs)
+    cells = [
+        group,
+        len(runs),
+        f"{n} ({n / len(runs):.1%})",
+        f"{accepted} of {len(bugs)}",
+        f"{false_alarms['BUG']} of {len(benign)}",
+        false_alarms["SUSPECT"],
+        sum(run.kind == "ERROR" for run in runs),
+        f"{median(run.calls for run in runs):.0f}",
+        f"{median(run.seconds for run in runs):.3f}",
+        f"{sum(run.seconds for run in runs):.0f}",
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def wrong_verdicts(runs: list[Run]) -> Iterator[str]:
+    """Return a line for each pair and each wrong verdict on it."""
+    totals = Counter(run.name for run in runs)
+    wrong = Counter(
+        (run.name, run.kind + (f" {run.format}" if run.format else ""), " or ".join(run.expected))
+        for run in runs
+        if not run.is_right
+    )
+    for (name, verdict, expected), count in wrong.items():
+        yield f"- `{name}`: {verdict} at {count} of {totals[name]}, expected {expected}"
+
+
+def print_groups(groups: Iterable[str], seeds: int, file: Path | None, part: str = "") -> None:
+    """Print a row for each group as soon as it is measured, and then the wrong verdicts."""
+    every: list[Run] = []
+    print(HEAD, flush=True)
+    for group in groups:
+        runs = list(measure(group, seeds, part))
+        if not runs:
+            continue
+        every += runs
+        print(row(group, runs), flush=True)
+        if file:
+            file.write_text(json.dumps([run._asdict() for run in every], indent=0), "utf-8")
+    print("\n### Verdicts that are wrong\n")
+    print("\n".join(wrong_verdicts(every)))
+
+
+def compare(old: Path, new: Path) -> None:
+    """Print the rows of both files for the runs they have in common, and the changed verdicts."""
+    first, second = (
+        {(run.name, run.seed): run for run in (Run(**r) for r in json.loads(f.read_text("utf-8")))}
+        for f in (old, new)
+    )
+    common = [key for key in first if key in second]
+    print(HEAD)
+    for group in dict.fromkeys(second[key].group for key in common):
+        keys = [key for key in common if second[key].group == group]
+        print(row(f"{group}, old", [first[key] for key in keys]))
+        print(row(f"{group}, new", [second[key] for key in keys]))
+    changed = Counter(
+        (key[0], first[key].kind, second[key].kind, first[key].is_right, second[key].is_right)
+        for key in common
+        if first[key].kind != second[key].kind or first[key].is_right != second[key].is_right
+    )
+    print("\n### Verdicts that changed\n")
+    for (name, was, now, was_right, now_right), count in sorted(
+        changed.items(), key=lambda item: (item[0][3:], item[0])
+    ):
+        words = {True: "right", False: "wrong"}
+        print(f"- `{name}`: {was} ({words[was_right]}) to {now} ({words[now_right]}), {count} runs")
+
+
+def command(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description="Score the verdicts of diagnose.")
+    parser.add_argument("count", nargs="?", type=int, default=5, help="seeds of the page")
+    parser.add_argument("--groups", nargs="+", choices=("all", *GROUPS))
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of each pair of the groups")
+    parser.add_argument("--only", default="", metavar="PART", help="part of the pairs' names")
+    parser.add_argument("--json", type=Path, help="file for all verdicts of the groups")
+    parser.add_argument("--compare", nargs=2, type=Path, metavar=("OLD", "NEW"))
+    options = parser.parse_args(arguments)
+    if options.compare:
+        compare(*options.compare)
+    elif options.groups:
+        warnings.simplefilter("ignore")  # torch's, of what is deprecated or slow
+        groups = list(GROUPS) if "all" in options.groups else options.groups
+        print_groups(groups, options.seeds, options.json, options.only)
+    else:
+        main(range(options.count))
+
+
 if __name__ == "__main__":
-    main(range(int(sys.argv[1]) if len(sys.argv) > 1 else 5))
+    command(sys.argv[1:])

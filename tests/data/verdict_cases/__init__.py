@@ -35,12 +35,19 @@ from . import (
     formats,
     held_out,
     linear,
+    low_precision_models,
     networks,
     partly,
     ports,
     ranges,
     reductions,
     repeats,
+    reported_data,
+    reported_formats,
+    reported_networks,
+    reported_numerics,
+    reported_torch,
+    reported_verdicts,
     reviewed,
     signals,
     small_bugs,
@@ -51,7 +58,20 @@ from . import (
 )
 from .case import KINDS, Case
 
-__all__ = ["CASES", "EVERYDAY", "FIELDS", "HELD_OUT", "KINDS", "REVIEWED", "TRANSFORMS", "Case"]
+__all__ = [
+    "CASES",
+    "EVERYDAY",
+    "FIELDS",
+    "HELD_OUT",
+    "KINDS",
+    "MODELS",
+    "MODELS_WITH_BUGS",
+    "REPORTED",
+    "REPORTED_VERDICTS",
+    "REVIEWED",
+    "TRANSFORMS",
+    "Case",
+]
 
 _THEMES = (
     linear,
@@ -101,4 +121,31 @@ FIELDS: tuple[Case, ...] = tuple(
 # Labelled when the rules stood: ports of layers, steps of training, tables, signals and formulas.
 EVERYDAY: tuple[Case, ...] = tuple(
     case for case in everyday.CASES if all(map(find_spec, case.needs))
+)
+
+# After public reports, labelled before the rules that they judge were written.
+REPORTED: tuple[Case, ...] = tuple(
+    case
+    for theme in (
+        reported_networks,
+        reported_numerics,
+        reported_data,
+        reported_formats,
+        reported_torch,
+    )
+    for case in theme.CASES
+    if all(map(find_spec, case.needs))
+)
+
+# Whole models in a format of few bits: right ones, and with a bug in one layer.
+MODELS: tuple[Case, ...] = tuple(
+    case for case in low_precision_models.CASES if all(map(find_spec, case.needs))
+)
+MODELS_WITH_BUGS: tuple[Case, ...] = tuple(
+    case for case in low_precision_models.BUGS if all(map(find_spec, case.needs))
+)
+
+# Calls of diagnose whose verdict was reported as wrong.
+REPORTED_VERDICTS: tuple[Case, ...] = tuple(
+    case for case in reported_verdicts.CASES if all(map(find_spec, case.needs))
 )

@@ -64,17 +64,24 @@ class Cases(list):
 
         return register
 
+    def pair(self, name: str, kinds: str, f, g, inputs, note: str = "", **fields) -> None:
+        """Add a case of two functions without state, and of inputs from a generator."""
+        accepted = frozenset(kinds.split())
+        self.append(Case(name, lambda rng: (f, g, inputs(rng)), accepted, note=note, **fields))
+
 
 # Names that labels have in common.
 SCIPY, TORCH = ("scipy",), ("torch",)
 HIDDEN = "BUG SUSPECT"
 SAME = "ROUNDING LAYOUT"
+# The same function, whose results may happen to be bitwise equal.
+OK = f"{SAME} EQUAL"
 WARPED = f"{SAME} AMPLIFIED"
 
 # The leading axis of the first argument is no batch, or it is one of several arguments.
 WHOLE: Mapping[str, Any] = {"batch": ()}
 # g computes in float32 whatever it is given.
-SINGLE: Mapping[str, Any] = {"float64": "f"}
+SINGLE: Mapping[str, Any] = {"reference": "f"}
 
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
