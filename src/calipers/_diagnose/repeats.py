@@ -1,6 +1,7 @@
 """Repeat calls: races, dropout, uninitialised memory, and rounding at random."""
 
 import math
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from .noise_level import difference, error_norms, finite_rms, perturbation_rms, 
 from .results import Result, comparable, join_or_none, one_line_error, raw_bytes
 from .round_to_format import grid_of
 from .verdict import as_multiple
+
+# Calls of each implementation that are made however long they take.
+_LEAST = 3
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,14 @@ class Repeats:
 def repeat(e: Any) -> Repeats:
     """Call f and g again, to see a change in one call of four with 99 %, if that is cheap."""
     t, again = e.thresholds, {name: [y] for name, y in e.results.items()}
-    seconds = max(1e-9, e.f.seconds + e.g.seconds)
-    count = min(t.repeats, max(3, int(t.seconds / seconds)), max(2, e.f.budget.limit // t.repeats))
+    most = min(t.repeats, max(2, e.f.budget.limit // t.repeats))
     if e.same_bits:  # a result that is cached or kept shows in the calls that follow
         e.equal_only_here  # noqa: B018
-    for _ in range(count - 1):
+    end, count = time.perf_counter() + t.seconds, 1
+    while count < most and (count < _LEAST or time.perf_counter() < end):
         for name, implementation in e.implementations.items():
             again[name].append(implementation(e.inputs))
+        count += 1
     for name, (first, *rest) in again.items():
         for x in rest:
             if x.error is not None:

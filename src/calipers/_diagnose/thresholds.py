@@ -135,7 +135,7 @@ class Thresholds:
     flips: int = 32
     growth: float = 2.0**5
     repeats: int = 16
-    seconds: float = 0.5
+    seconds: float = 1.0
 
 
 THRESHOLDS = Thresholds()
