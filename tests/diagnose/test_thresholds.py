@@ -107,7 +107,7 @@ def calls_left(t):
     return called
 
 
-def lines(t):
+def directions(t):
     calls = []
     implementation = lambda x: calls.append(1) or Result((np.ones(3),))  # noqa: E731
     stub = SimpleNamespace(thresholds=t, seed=0, implementations={"f": implementation})
@@ -236,7 +236,7 @@ ANSWERS = {
     "few_draws": (lambda t: sampled(t, effective_count=1.0), 2),
     "many": (lambda t: sampled(t, effective_count=20.0), 2),
     "few": (calls_left, 2),
-    "lines": (lines, 2),
+    "directions": (directions, 2),
     "linear": (lambda t: cast(t, partly), 16),
     "rounded_inside": (cast, 1024),
     "gain_exponent": (fall, 0.9),

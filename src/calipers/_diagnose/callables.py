@@ -111,7 +111,7 @@ class Implementation:
 
     def share_parameters(self, other: "Implementation") -> None:
         """
-        Match the parameters of two implementations, of which this one may hold rounded ones.
+        Match the parameters of two implementations; this one may hold rounded values.
 
         What both have gets the same value, before rounding, and the same perturbations.
         """
@@ -257,8 +257,8 @@ class _Shared(NamedTuple):
         fine = ROUNDOFF.get(REAL_FORMATS.get(x.dtype.name, x.dtype.name), 0.0)
         delta = delta * min(1.0, fine / ROUNDOFF[form])
         kind = HIGHER_PRECISION.get(x.dtype.name, x.dtype) if wide else x.dtype
-        own_seed = (seed + _KEY_STEP * (self.number + 1)) % 2**64
-        return perturb(x, delta, own_seed, np.empty(x.size, kind))
+        array_seed = (seed + _KEY_STEP * (self.number + 1)) % 2**64
+        return perturb(x, delta, array_seed, np.empty(x.size, kind))
 
 
 # Freed memory is filled with these bytes: a NaN in any format, and a finite number.

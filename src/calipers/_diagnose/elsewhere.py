@@ -319,20 +319,20 @@ def with_integers_as_numbers(e: Any, verdict: Verdict, rules: Sequence[Any]) -> 
     Accuracy and Stability of Numerical Algorithms, 2nd ed., section 1.5), and such perturbations
     redraw the error, unlike that of a different function.
     """
-    places = [
+    positions = [
         k
         for k, x in enumerate(e.inputs)
         if isinstance(x, np.ndarray) and x.dtype.kind in "iu" and x.any()
     ]
-    if verdict.kind not in (BUG, SUSPECT) or not places or e.form not in ("float32", "float64"):
+    if verdict.kind not in (BUG, SUSPECT) or not positions or e.form not in ("float32", "float64"):
         return verdict, e
     with suppress(BudgetError):
         if not e.difference_is_defined or e.reference is None:
             return verdict, e
-        inputs = tuple(x.astype(e.form) if k in places else x for k, x in enumerate(e.inputs))
+        inputs = tuple(x.astype(e.form) if k in positions else x for k, x in enumerate(e.inputs))
         numbers = replace(e, inputs=inputs, evidence={}, costs={})
         same = all(numbers.results[name].bits() == y.bits() for name, y in e.results.items())
-        if not same or numbers.reference is None or not _is_smooth(numbers, places):
+        if not same or numbers.reference is None or not _is_smooth(numbers, positions):
             return verdict, e
         near = [
             numbers.similarity(e.thresholds.few * e.roundoff, e.seed + 1250 + k) or 0.0
@@ -351,16 +351,17 @@ def with_integers_as_numbers(e: Any, verdict: Verdict, rules: Sequence[Any]) -> 
     return verdict, e
 
 
-def _is_smooth(e: Any, places: list[int]) -> bool:
+def _is_smooth(e: Any, positions: list[int]) -> bool:
     """Return True if results change smoothly with these inputs; labels and lengths make jumps."""
     source, above = e.reference_source, e.thresholds.above
-    perturb, sizes = Perturbations([e.inputs[k] for k in places]), []
+    perturb, sizes = Perturbations([e.inputs[k] for k in positions]), []
     for delta in (e.roundoff / above, e.roundoff):
         changes = []
         for k in range(e.thresholds.perturbations):
-            x, moved = to_higher_precision(e.inputs), perturb(delta, e.seed + 1200 + k, wide=True)
-            for place, value in zip(places, moved, strict=True):
-                x[place] = value
+            x = to_higher_precision(e.inputs)
+            perturbed = perturb(delta, e.seed + 1200 + k, wide=True)
+            for position, value in zip(positions, perturbed, strict=True):
+                x[position] = value
             result = source.implementation(x)
             if not comparable(result, source.result):
                 return False

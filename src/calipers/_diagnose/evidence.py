@@ -149,7 +149,7 @@ class Evidence(Comparison):
     def redrawn_near(self) -> bool:
         """Whether perturbations of some hundred ulps redraw the difference, as rounding errors."""
         t = self.thresholds
-        count = t.lines if self.effective_count >= t.many else t.few_draws
+        count = t.directions if self.effective_count >= t.many else t.few_draws
         delta = t.coarse * self.roundoff
         near = [self.similarity(delta, self.seed + 1000 + k) or 0.0 for k in range(count)]
         return self.can_perturb and float(np.mean(near)) < t.unrelated
@@ -284,7 +284,7 @@ class Evidence(Comparison):
         if self.form != "float64" or self.error_difference.broken:
             return False
         here, there = np.zeros(self.difference.size), np.zeros(self.difference.size)
-        for k in range(t.lines + 1):  # to see a typical rounding error in one
+        for k in range(t.directions + 1):  # to see a typical rounding error in one
             x = self.perturb(t.far / 8 if k else 0.0, self.seed + 880 + k, wide=False)
             low = [
                 v.astype("c8" if v.dtype.kind == "c" else "f4") if is_perturbable(v) else v

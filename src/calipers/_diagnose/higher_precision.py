@@ -118,7 +118,7 @@ def _rounds_inside(e: Any, wide: dict[str, Result]) -> bool:
 def _roughness(e: Any, name: str, here: Result, delta: float) -> tuple[float, float]:
     """Return the second difference along lines relative to the first, and itself."""
     first = second = 0.0
-    for k in range(e.thresholds.lines):
+    for k in range(e.thresholds.directions):
         near, far = (
             e.implementations[name](e.perturb(times * delta, e.seed + 65 + k, wide=True))
             for times in (1, 2)
@@ -128,7 +128,7 @@ def _roughness(e: Any, name: str, here: Result, delta: float) -> tuple[float, fl
         begun, then = difference(near, here), difference(far, near)
         first = math.hypot(first, finite_rms(begun))
         second = math.hypot(second, finite_rms(then - begun))
-    return second / first if first else math.inf, second / math.sqrt(e.thresholds.lines)
+    return second / first if first else math.inf, second / math.sqrt(e.thresholds.directions)
 
 
 def source_of(e: Any, name: str, implementation: Implementation, result: Result) -> Source:

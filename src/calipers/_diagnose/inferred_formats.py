@@ -36,7 +36,7 @@ class InferredFormat:
 
     @property
     def forms(self) -> str:
-        """The format, and another one with as many digits, which only range would distinguish."""
+        """The format, and any other with as many digits, which only range would distinguish."""
         u = ROUNDOFF.get(self.form)
         same = [x for x in ROUNDOFF if ROUNDOFF[x] == u and x != self.form]
         return " or ".join([self.form, *same])
@@ -44,13 +44,13 @@ class InferredFormat:
 
 def infer_format(e: Any) -> InferredFormat | None:
     """Return the lower precision that explains the difference, the surest sign first."""
-    found = e.stored_format or e.format_of_sums
-    if found is not None:
-        return found
+    inferred = e.stored_format or e.format_of_sums
+    if inferred is not None:
+        return inferred
     between = _format_in_between(e)
     with suppress(BudgetError):  # many ways of rounding are tried
-        found = _changed_arguments(e, _roundings) or _changed_arguments(e, _quantisings)
-    return found or between
+        inferred = _changed_arguments(e, _roundings) or _changed_arguments(e, _quantisings)
+    return inferred or between
 
 
 # Operands in a lower precision
@@ -126,11 +126,11 @@ def _changed_arguments(
     e: Any, changes: Callable[[Any], Iterator[tuple[str, str, Change]]]
 ) -> InferredFormat | None:
     """Find a rounding of arguments that changes the reference as an implementation is off."""
-    places = perturbable(e.inputs)
-    if e.reference is None or not places:
+    positions = perturbable(e.inputs)
+    if e.reference is None or not positions:
         return None
-    groups = [places, *([k] for k in places if len(places) > 1)]
-    groups += [list(pair) for pair in combinations(places, 2) if 2 < len(places) < 5]
+    groups = [positions, *([k] for k in positions if len(positions) > 1)]
+    groups += [list(pair) for pair in combinations(positions, 2) if 2 < len(positions) < 5]
     for name in ("g", "f"):
         error = e.errors[name]
         if error.robust <= e.allowed or error.broken:
@@ -200,7 +200,7 @@ def _explained(e: Any, name: str, x: Sequence[Any]) -> float:
 def _explained_elsewhere(e: Any, name: str, group: Sequence[int], change: Change) -> bool:
     """Return True if the rounding explains errors at other inputs, too: of few it may by chance."""
     judged, source = e.implementations[name], e.reference_source.implementation
-    for k in range(e.thresholds.lines):
+    for k in range(e.thresholds.directions):
         x = e.perturb(e.thresholds.far, e.seed + 980 + k, wide=False)
         held = _changed(to_higher_precision(x), group, change)
         if held is None:
@@ -285,8 +285,8 @@ def _format_in_between(e: Any) -> InferredFormat | None:
         if x is not None and _explained(e, e.less_exact, x) > 0.7:
             form = "tf32"
     text = f"its error changes when inputs are perturbed by 2**{math.log2(extent):.0f} of their "
-    found = InferredFormat(e.less_exact, form, text + "size, not by less")
-    return replace(found, bias=_bias(e, found.name, None))
+    inferred = InferredFormat(e.less_exact, form, text + "size, not by less")
+    return replace(inferred, bias=_bias(e, inferred.name, None))
 
 
 def _decorrelation(e: Any) -> tuple[float | None, list[tuple[float, float]]]:
@@ -320,7 +320,7 @@ def _changes_steadily(e: Any, alike: list[tuple[float, float]]) -> bool:
     """Return True if the difference changes smoothly along a line; rounding errors jump."""
     begun = [delta for delta, similarity in alike[1:] if similarity > _BEGUN]
     cosines = []
-    for line in range(e.thresholds.lines if begun else 0):
+    for line in range(e.thresholds.directions if begun else 0):
         then, later = (e.perturbed_difference(k * begun[-1], e.seed + 950 + line) for k in (1, 2))
         if then is None or later is None:
             return False
@@ -433,8 +433,8 @@ def format_of_results(e: Any) -> InferredFormat | None:
         most = 4 * math.sqrt(e.length) if falls_behind(e, form) else e.allowed
         if size.broken or size.normwise > most or _grid_similarity(e, lowest) > _CONSTANT:
             continue
-        found = InferredFormat(name, form, "all of its results are numbers of that format")
-        return replace(found, bias=_bias(e, name, form))
+        inferred = InferredFormat(name, form, "all of its results are numbers of that format")
+        return replace(inferred, bias=_bias(e, name, form))
     return None
 
 

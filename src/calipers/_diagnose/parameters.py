@@ -158,11 +158,11 @@ class _Copier:
             )
             return partial(parts[0], *parts[1], **parts[2]) if changed else x
         if isinstance(x, MethodType):
-            own = self.copy(x.__self__, name, depth + 1)
-            return x if own is x.__self__ else MethodType(x.__func__, own)
+            owner = self.copy(x.__self__, name, depth + 1)
+            return x if owner is x.__self__ else MethodType(x.__func__, owner)
         if type(x) in (list, tuple, dict):
             return self._container(x, name, depth)
-        if is_own_object(x):
+        if is_user_object(x):
             held = {k: self.copy(v, f"{name}.{k}", depth + 1) for k, v in vars(x).items()}
             if any(held[k] is not v for k, v in vars(x).items()):
                 new = copy(x)
@@ -257,7 +257,7 @@ def _has_user_globals(x: FunctionType) -> bool:
     )
 
 
-def is_own_object(x: Any) -> bool:
+def is_user_object(x: Any) -> bool:
     """Return True for an object of a class of the caller, whose attributes may be parameters."""
     package = type(x).__module__.partition(".")[0]
     return (
@@ -273,8 +273,8 @@ def _is_transparent(f: Any) -> bool:
     if isinstance(f, partial):
         return _is_transparent(f.func)
     if isinstance(f, MethodType):
-        return is_module(f.__self__) or is_own_object(f.__self__)
-    return is_own_object(f) or (type(f).__module__ == "builtins")
+        return is_module(f.__self__) or is_user_object(f.__self__)
+    return is_user_object(f) or (type(f).__module__ == "builtins")
 
 
 def is_module(x: Any) -> bool:

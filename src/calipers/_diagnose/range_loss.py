@@ -162,10 +162,10 @@ def _vanishes_when_scaled(e: Any, name: str, lost: NDArray) -> bool:
     rest = np.where(lost, 0.0, e.difference)
     if e.reference is None and not e.is_rounding(e.norms(rest)):
         return False
-    left, places = lost.copy(), tuple(perturbable(e.inputs))
+    left, positions = lost.copy(), tuple(perturbable(e.inputs))
     for power in (8, 32, 2, 16, 4, 1, -FORMATS[e.form].lowest // 4):
         for sign in (-power, power):
-            x = scaled(e.inputs, places, sign)
+            x = scaled(e.inputs, positions, sign)
             result = e.implementations[name](x)
             if comparable(result, e.results[name]):
                 left &= ~np.isfinite(result.numbers(np.float64))
@@ -181,12 +181,12 @@ def _is_lost_in_lower_precision(e: Any, name: str, lost: NDArray) -> bool:
     """Return True if lost results are so for inputs near the ends of a smaller range as well."""
     if e.form not in _LOWER:
         return True
-    places = tuple(perturbable(e.inputs))
-    top = max(math.frexp(largest_finite(np.abs(e.inputs[k])))[1] for k in places)
+    positions = tuple(perturbable(e.inputs))
+    top = max(math.frexp(largest_finite(np.abs(e.inputs[k])))[1] for k in positions)
     most = FORMATS[np.dtype(_LOWER[e.form]["f"]).name].lowest
     # Powers of the largest numbers that fit leave the range; exponentials do so of smaller ones.
     for power in (-3 * most // 4 - top, 3 * most // 4 - top, 0, -3):
-        x = scaled(e.inputs, places, power)
+        x = scaled(e.inputs, positions, power)
         low = [v.astype(_LOWER[e.form][v.dtype.kind]) if is_perturbable(v) else v for v in x]
         here, there = (e.implementations[k](low) for k in (name, "f" if name == "g" else "g"))
         if comparable(here, there, e.result_f):
@@ -263,8 +263,8 @@ def _rescaled(e: Any) -> RangeLoss | None:
             continue
         wrong = np.abs(e.deviation(e.results[name])) > e.allowed * e.scale
         zero = wrong & (e.results[name].numbers(np.float64) == 0)
-        places = perturbable(e.inputs)
-        for group in [(k,) for k in places] + [tuple(places)] * (len(places) > 1):
+        positions = perturbable(e.inputs)
+        for group in [(k,) for k in positions] + [tuple(positions)] * (len(positions) > 1):
             if zero.any() and _overflows(e, name, group, zero):
                 text = f"{name} returns 0 for {np.count_nonzero(zero)} of {zero.size} results that "
                 text += "are not 0, and no finite number for larger inputs: intermediate values "

@@ -102,11 +102,11 @@ def other_jumps(e: Any) -> str:
 
 
 def ties(e: Any) -> str:
-    found = e.agrees_elsewhere
-    if not found.note:
-        return f"{found.count}, at discontinuities: this is not rounding"
+    agreement = e.agrees_elsewhere
+    if not agreement.note:
+        return f"{agreement.count}, at discontinuities: this is not rounding"
     special = "" if len(e.wide_results) == 2 else ", or special values of these inputs,"
-    return f"{found.count}, but none {found.note}: ties{special} are treated differently"
+    return f"{agreement.count}, but none {agreement.note}: ties{special} are treated differently"
 
 
 def wrong_integers(e: Any) -> str:
@@ -201,12 +201,12 @@ def observed(e: Any) -> str:
 
 
 def inferred(e: Any) -> str:
-    found = e.inferred_format
-    times = times_expected(e, found.name, found.form)
-    text = f"{found.name} computes in {found.forms} (inferred): {times:.2g} times its expected "
-    text += f"rounding error; {found.evidence}"
-    if found.bias:
-        return f"{text}; but its results are {found.bias}: f and g differ by a factor"
+    inference = e.inferred_format
+    times = times_expected(e, inference.name, inference.form)
+    text = f"{inference.name} computes in {inference.forms} (inferred): {times:.2g} times its "
+    text += f"expected rounding error; {inference.evidence}"
+    if inference.bias:
+        return f"{text}; but its results are {inference.bias}: f and g differ by a factor"
     return text
 
 

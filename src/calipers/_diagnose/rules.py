@@ -45,18 +45,20 @@ class Rule(NamedTuple):
     reason: Callable[[Any], Reason]
 
     def __call__(self, e: Any) -> Verdict | None:
-        found = self.reason(e)
+        reason = self.reason(e)
         return (
-            None if not found else Verdict(self.kind, *((found,) if type(found) is str else found))
+            None
+            if not reason
+            else Verdict(self.kind, *((reason,) if type(reason) is str else reason))
         )
 
 
 def raises(e: Any) -> Reason:
     """Precondition: a function raises an exception, at once or when it is called again."""
-    found = describe_exceptions(e.implementations, e.results, e.inputs)
-    if found is None and comparable(e.result_f, e.result_g):
-        found = e.repeats.exception
-    return found
+    exception = describe_exceptions(e.implementations, e.results, e.inputs)
+    if exception is None and comparable(e.result_f, e.result_g):
+        exception = e.repeats.exception
+    return exception
 
 
 def incomparable(e: Any) -> Reason:
@@ -215,20 +217,20 @@ def reduced(e: Any) -> Reason:
         return None
     if e.observed_reduction is not None:
         name, form = e.observed_reduction
-        known = e.difference_without_formats is not None
+        is_measured = e.difference_without_formats is not None
         small = reasons.times_expected(e, name, form) <= e.allowed
         same = (
             not _differs_without_formats(e)
-            if known
+            if is_measured
             else (small and e.far_similarity <= e.thresholds.persistent)
         )
         return (reasons.observed(e), form, None) if same else None
     if _loses_digits_in_both(e) or _reference_loses_digits(e) or e.quantum is not None:
         return None
-    found = e.inferred_format
-    if found is None or found.bias:
+    inference = e.inferred_format
+    if inference is None or inference.bias:
         return None
-    return reasons.inferred(e), found.form, found.arguments
+    return reasons.inferred(e), inference.form, inference.arguments
 
 
 def unstable(e: Any) -> Reason:
@@ -310,10 +312,12 @@ def decide(e: Any) -> Verdict:
 
 def _at_ties(e: Any) -> bool:
     """Return True if differences vanish at perturbed inputs, or are jumps of both precisions."""
-    found = e.agrees_elsewhere
-    if found is None:
+    agreement = e.agrees_elsewhere
+    if agreement is None:
         return False
-    return bool(found.note) or (e.within_rounding and e.condition > e.thresholds.ill_conditioned)
+    return bool(agreement.note) or (
+        e.within_rounding and e.condition > e.thresholds.ill_conditioned
+    )
 
 
 def _is_plain_rounding(e: Any) -> bool:

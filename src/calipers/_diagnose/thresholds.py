@@ -51,8 +51,8 @@ class Thresholds:
         Effective number of differing results from which cosines are significant.
     few : float
         Effective number of differing results that may be explained by chance.
-    lines : int
-        Lines along which second differences are measured: chance makes one small.
+    directions : int
+        Directions along which second differences are measured: chance makes one small.
     linear : float
         Second difference relative to the first above which a function rounds some values inside:
         that of independent rounding errors is 1 and more, that of a smooth function nearly 0.
@@ -116,7 +116,7 @@ class Thresholds:
     few_draws: int = 12
     many: float = 16.0
     few: float = 4.0
-    lines: int = 3
+    directions: int = 3
     linear: float = 2.0**-6
     rounded_inside: float = 2.0**-8
     gain_exponent: float = 0.55

@@ -207,22 +207,22 @@ def _call(module: Any, kwargs: Any, dtype: Any, *args: Any) -> Any:
 def _module_layer(name: str, f: Any, g: Any) -> Layer:
     """Compare one module of g with that of f, at the inputs of that of f and at its own."""
     (original, args, output), (port, _, other) = f, g
-    found = diagnose(original, port, args, batch=())
+    diagnosis = diagnose(original, port, args, batch=())
     names = ("f", "g", "apart")
-    errors = [found.evidence[k] for k in names if k in found.evidence]
+    errors = [diagnosis.evidence[k] for k in names if k in diagnosis.evidence]
     units = max((min(e["rms"], e["normwise"]) for e in errors), default=0.0)
     largest = max((e["largest"] for e in errors), default=0.0)
-    times = roundoff_of(found.format) / ROUNDOFF[found.dtype] if found.format else 1.0
-    explained = found.ok(["ROUNDING", "LAYOUT", "AMPLIFIED", "REDUCED"])
-    problem = None if explained else found.reason
+    times = roundoff_of(diagnosis.format) / ROUNDOFF[diagnosis.dtype] if diagnosis.format else 1.0
+    explained = diagnosis.ok(["ROUNDING", "LAYOUT", "AMPLIFIED", "REDUCED"])
+    problem = None if explained else diagnosis.reason
     size = sum(y.numel() for y in as_tuple(output) if library_of(y) is not None)
-    allowed = found.allowed * times
+    allowed = diagnosis.allowed * times
     if explained:  # at jumps, say, by more than the limit
         allowed = max(allowed, units, largest / THRESHOLDS.single)
     new = Trial(name, size, size if units else 0, units, largest, allowed, problem)
-    unit = ROUNDOFF[found.dtype] * (_distance(output, None) or 1.0)
-    apart = _distance(output, other) / unit
-    return Layer(name, new, Trial(name, size, size if apart else 0, apart, apart, allowed))
+    unit = ROUNDOFF[diagnosis.dtype] * (_distance(output, None) or 1.0)
+    distance = _distance(output, other) / unit
+    return Layer(name, new, Trial(name, size, size if distance else 0, distance, distance, allowed))
 
 
 def _distance(a: Any, b: Any) -> float:

@@ -40,7 +40,7 @@ from .._diagnose.results import (
 from .._diagnose.thresholds import THRESHOLDS
 from .._diagnose.verdict import as_multiple
 
-_MAX_LINES = 20  # lines of text, after which trials are not listed
+_MAX_ROWS = 20  # rows of text, after which trials are not listed
 _WIDTH = 88  # characters of a line of text
 # Trials with equal results that are listed in one line; of more, the first and last.
 _NAMED = 5
@@ -162,8 +162,8 @@ class Trials(Report):
         text_rows: list[str] = []
         for text in _listed(self.trials):
             text_rows += wrapped(text, "  ", "    ", most=2, width=_WIDTH)
-        if len(text_rows) > _MAX_LINES:
-            text_rows[_MAX_LINES:] = ["  and more: see .trials"]
+        if len(text_rows) > _MAX_ROWS:
+            text_rows[_MAX_ROWS:] = ["  and more: see .trials"]
         return "\n".join([f"{self.question}: {verdict}", *text_rows])
 
     def _contents(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class ProbedFunction:
         before, share = self.evidence.result_f, 1 / THRESHOLDS.above
         if standard is not None:
             x, before, share = to_higher_precision(self.inputs), standard, 1.0
-        again = [self.implementation(x) for _ in range(THRESHOLDS.lines)]
+        again = [self.implementation(x) for _ in range(THRESHOLDS.directions)]
         roundoffs = result_roundoffs(self.result, self.evidence.roundoff)
         if not comparable(before, *again):
             return roundoffs
