@@ -9,13 +9,14 @@ measured when a rule first reads it, so that the order of conditions is that of 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from . import reasons
 from .callables import describe_exceptions
+from .evidence import Evidence
 from .noise_level import finite_rms
 from .results import comparable, describe_mismatch
 from .verdict import (
@@ -42,9 +43,9 @@ class Rule(NamedTuple):
     """A verdict, and the function that returns its reason or None."""
 
     kind: str
-    reason: Callable[[Any], Reason]
+    reason: Callable[[Evidence], Reason]
 
-    def __call__(self, e: Any) -> Verdict | None:
+    def __call__(self, e: Evidence) -> Verdict | None:
         reason = self.reason(e)
         return (
             None
@@ -53,7 +54,7 @@ class Rule(NamedTuple):
         )
 
 
-def raises(e: Any) -> Reason:
+def raises(e: Evidence) -> Reason:
     """Precondition: a function raises an exception, at once or when it is called again."""
     exception = describe_exceptions(e.implementations, e.results, e.inputs)
     if exception is None and comparable(e.result_f, e.result_g):
@@ -61,13 +62,13 @@ def raises(e: Any) -> Reason:
     return exception
 
 
-def incomparable(e: Any) -> Reason:
+def incomparable(e: Evidence) -> Reason:
     """Precondition: both return, but other names, shapes or kinds of numbers."""
     e.join_numbers()
     return describe_mismatch(e.result_f, e.result_g)
 
 
-def unrepeatable(e: Any) -> Reason:
+def unrepeatable(e: Evidence) -> Reason:
     """Precondition: results change from call to call by more than rounding."""
     r = e.repeats
     if r.problem is not None:
@@ -86,7 +87,7 @@ def unrepeatable(e: Any) -> Reason:
     return f"{text}(dropout, a race, uninitialised memory)"
 
 
-def nondeterministic(e: Any) -> Reason:
+def nondeterministic(e: Evidence) -> Reason:
     """Precondition: results change from call to call as f and g differ, or at random."""
     r = e.repeats
     if not r.names or e.error_difference.broken:
@@ -98,19 +99,19 @@ def nondeterministic(e: Any) -> Reason:
     return text + "which a different order of summation explains" if near and not e.differ else None
 
 
-def equal(e: Any) -> Reason:
+def equal(e: Evidence) -> Reason:
     """Precondition: all bits are equal, in repeated calls too, and most at far inputs."""
     if not e.same_bits or e.repeats.names or e.equal_only_here:
         return None
     return reasons.equal(e)
 
 
-def out_of_range(e: Any) -> Reason:
+def out_of_range(e: Evidence) -> Reason:
     """Precondition: an intermediate value leaves the range of a format, or a domain."""
     return None if e.range_loss is None else (e.range_loss.text, e.range_loss.form, None)
 
 
-def other_function(e: Any) -> Reason:
+def other_function(e: Evidence) -> Reason:
     """Precondition: the functions differ steadily, in every precision, or by structure."""
     if e.same_bits:
         return None
@@ -127,11 +128,9 @@ def other_function(e: Any) -> Reason:
             return f"{e.arrangements.dependent}: its rows depend on each other"
         return None
     if e.observed_reduction is not None and _differs_without_formats(e):
-        return (
-            reasons.observed(e)
-            if e.norms(e.difference_without_formats).robust > e.allowed
-            else None
-        )
+        assert e.difference_without_formats is not None
+        size = e.norms(e.difference_without_formats)
+        return reasons.observed(e) if size.robust > e.allowed else None
     if not e.differ or e.stored_format is not None:
         return None
     if e.error_difference.broken or e.far_similarity <= e.thresholds.persistent or _is_little(e):
@@ -139,7 +138,7 @@ def other_function(e: Any) -> Reason:
     return reasons.different(e)
 
 
-def hidden(e: Any) -> Reason:
+def hidden(e: Evidence) -> Reason:
     """Precondition: within rounding, but not in higher precision, or steadily off."""
     if e.same_bits:
         return None if e.equal_only_here is None else str(e.equal_only_here)
@@ -164,7 +163,7 @@ def hidden(e: Any) -> Reason:
     return f"{text}: it is right only for a batch of this length"
 
 
-def amplified(e: Any) -> Reason:
+def amplified(e: Evidence) -> Reason:
     """Precondition: the function is the same, and its condition or jumps explain errors."""
     t = e.thresholds
     if e.same_bits or e.wrong_integers:
@@ -186,19 +185,19 @@ def amplified(e: Any) -> Reason:
     return None
 
 
-def layout(e: Any) -> Reason:
+def layout(e: Evidence) -> Reason:
     """Precondition: within rounding, and equal for a part of the batch or another layout."""
     if not _is_plain_rounding(e) or e.arrangements.equal is None:
         return None
     return f"{reasons.errors(e)}; {e.arrangements.equal}, f and g are equal to the last bit"
 
 
-def rounding(e: Any) -> Reason:
+def rounding(e: Evidence) -> Reason:
     """Precondition: both errors are as small as rounding of the operands allows."""
     return reasons.rounding(e) if _is_plain_rounding(e) else None
 
 
-def ties(e: Any) -> Reason:
+def ties(e: Evidence) -> Reason:
     """Precondition: differences vanish at perturbed inputs, or are those of other jumps."""
     t = e.thresholds
     if e.integers.differing:
@@ -211,7 +210,7 @@ def ties(e: Any) -> Reason:
     return reasons.ties(e) if _at_ties(e) else None
 
 
-def reduced(e: Any) -> Reason:
+def reduced(e: Evidence) -> Reason:
     """Precondition: one computes in a lower precision, observed or inferred, and no bug."""
     if e.error_difference.broken:
         return None
@@ -233,7 +232,7 @@ def reduced(e: Any) -> Reason:
     return reasons.inferred(e), inference.form, inference.arguments
 
 
-def unstable(e: Any) -> Reason:
+def unstable(e: Evidence) -> Reason:
     """Precondition: the function is the same, and the cause of a loss of digits is seen."""
     if (
         e.error_difference.broken
@@ -257,7 +256,7 @@ def unstable(e: Any) -> Reason:
     return reasons.grown(e) if is_redrawn and e.grows_in_float32 else None
 
 
-def undecided(e: Any) -> Reason:
+def undecided(e: Evidence) -> Reason:
     """Precondition: no cause is seen of a difference in one precision, or a little one."""
     if e.error_difference.broken or e.integers.differing:
         return None
@@ -272,7 +271,7 @@ def undecided(e: Any) -> Reason:
     return reasons.little(e) if _is_little(e) else None
 
 
-def different(e: Any) -> Reason:
+def different(e: Evidence) -> Reason:
     """Precondition: no other rule explains the difference."""
     return reasons.different(e)
 
@@ -297,7 +296,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def decide(e: Any) -> Verdict:
+def decide(e: Evidence) -> Verdict:
     """Apply the rules until one decides."""
     for rule in RULES:
         verdict = rule(e)
@@ -310,7 +309,7 @@ def decide(e: Any) -> Verdict:
 # What several rules ask
 
 
-def _at_ties(e: Any) -> bool:
+def _at_ties(e: Evidence) -> bool:
     """Return True if differences vanish at perturbed inputs, or are jumps of both precisions."""
     agreement = e.agrees_elsewhere
     if agreement is None:
@@ -320,7 +319,7 @@ def _at_ties(e: Any) -> bool:
     )
 
 
-def _is_plain_rounding(e: Any) -> bool:
+def _is_plain_rounding(e: Evidence) -> bool:
     """Return True if nothing but rounding is to be explained."""
     if not e.within_rounding or e.same_bits or e.wrong_integers:
         return False
@@ -332,7 +331,7 @@ def _is_plain_rounding(e: Any) -> bool:
     return not (is_low and e.format_of_sums is not None)
 
 
-def _is_hidden_by_larger_results(e: Any) -> bool:
+def _is_hidden_by_larger_results(e: Evidence) -> bool:
     """Return True if differences in both precisions are above the limit only one by one."""
     if e.reference is None or e.wide is None or e.wide.differ:
         return False
@@ -345,8 +344,10 @@ def _is_hidden_by_larger_results(e: Any) -> bool:
     return e.condition <= e.thresholds.ill_conditioned or not _at_ties(e)
 
 
-def _is_large_where_hidden(e: Any) -> bool:
+def _is_large_where_hidden(e: Evidence) -> bool:
     """Return True if most differences that larger results hide are more than constants cause."""
+    assert e.reference is not None
+    assert e.wide is not None
     sizes, hidden = np.abs(e.reference.numbers(np.float64)), e.wide.hidden
     distance = np.abs(e.difference)[hidden]
     # Their roundoff adds up to that of larger results.
@@ -355,7 +356,7 @@ def _is_large_where_hidden(e: Any) -> bool:
     return large and not (e.form == "float64" and added)
 
 
-def _is_steady(e: Any) -> bool:
+def _is_steady(e: Evidence) -> bool:
     """Return True if a difference within rounding stays, and no digits are lost that hide this."""
     if e.wide is not None or e.near_similarity is None:
         return False
@@ -365,13 +366,13 @@ def _is_steady(e: Any) -> bool:
     return not (e.digits_redrawn or e.quantum is not None or e.constant_in_steps is not None)
 
 
-def _is_steady_and_large(e: Any) -> bool:
+def _is_steady_and_large(e: Evidence) -> bool:
     """Return True if larger results hide a steady difference of small ones."""
     size, t = e.norms(np.where(e.zeros_by_constants, 0.0, e.difference)), e.thresholds
-    return size.rms * e.roundoff > t.large and e.near_similarity > t.persistent
+    return size.rms * e.roundoff > t.large and (e.near_similarity or 0.0) > t.persistent
 
 
-def _is_within_but_for_flushed(e: Any) -> bool:
+def _is_within_but_for_flushed(e: Evidence) -> bool:
     """Return True if all results but those flushed to 0 are within rounding, and f and g differ."""
     flushed = np.logical_or(*e.flushed_by.values())
     if not flushed.any() or not e.differ:
@@ -380,7 +381,7 @@ def _is_within_but_for_flushed(e: Any) -> bool:
     return all(e.is_rounding(e.norms(np.where(flushed, 0.0, d))) for d in off)
 
 
-def _differs_without_formats(e: Any) -> bool:
+def _differs_without_formats(e: Evidence) -> bool:
     """Return True if f and g differ with float64 instead of the formats that ran."""
     d = e.difference_without_formats
     if d is None:
@@ -388,24 +389,24 @@ def _differs_without_formats(e: Any) -> bool:
     return bool(e.differ) if e.wide is not None else not e.is_rounding(e.norms(d))
 
 
-def _loses_digits_in_both(e: Any) -> bool:
+def _loses_digits_in_both(e: Evidence) -> bool:
     """Return True if the same function loses digits of the higher precision as well."""
     w = e.wide
     return w is not None and not w.differ and not w.norms.broken and w.norms.robust > w.allowed
 
 
-def _reference_loses_digits(e: Any) -> bool:
+def _reference_loses_digits(e: Evidence) -> bool:
     """Return True if the only one with a higher precision is off its own result there."""
     name = e.reference_name
     return e.wide is None and name in e.errors and not e.is_rounding(e.errors[name])
 
 
-def _is_an_ulp_of_inputs(e: Any) -> bool:
+def _is_an_ulp_of_inputs(e: Evidence) -> bool:
     """Return True if no difference is above the limit for results as large as the inputs."""
     return bool(np.abs(e.difference).max() <= e.allowed * e.roundoff * e.natural_size)
 
 
-def _is_little(e: Any) -> bool:
+def _is_little(e: Evidence) -> bool:
     """Return True if differences of float64 are a few times the limit, or an ulp of 1."""
     size, t = e.error_difference, e.thresholds
     if e.form != "float64":
