@@ -88,7 +88,7 @@ class Measured(NamedTuple):
 @dataclass
 class Survey:
     """
-    Samples of f along some directions, and the estimates computed from them.
+    Samples of f along some directions, and what is measured from them.
 
     After a first pass at a few scales, all scales are sampled along the directions that have
     outputs it did not settle. Only these are measured again.

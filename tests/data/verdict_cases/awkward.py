@@ -33,7 +33,7 @@ CASES = case = Cases()
 UNSURE = f"{SAME} UNSTABLE"
 
 
-UNASKED = {"reference": None}
+UNASKED = {"float64": None}
 
 
 # Ties, which last places decide.
