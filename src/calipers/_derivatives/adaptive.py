@@ -88,7 +88,7 @@ class Measured(NamedTuple):
 @dataclass
 class Survey:
     """
-    Samples of f along some directions, and what is measured from them.
+    Samples of f along some directions, and measurements from them.
 
     After a first pass at a few scales, all scales are sampled along the directions that have
     outputs it did not settle. Only these are measured again.
@@ -286,8 +286,8 @@ def survey(
     def sampled(which: NDArray, first: bool) -> tuple[Samples, NDArray]:
         t = _sequence(states[which], first)
         samples = _sampled(base, lambda k, t: evaluate(which[k], t), states[which], t)
-        sides = np.where(states["one_sided"][which] == 0, 2, 1)
-        return samples, np.isfinite(t).sum(axis=1) * sides
+        per_step = np.where(states["one_sided"][which] == 0, 2, 1)
+        return samples, np.isfinite(t).sum(axis=1) * per_step
 
     def at_all_scales(which: NDArray, first: Measured, settled: NDArray) -> Survey:
         samples, calls = sampled(which, first=False)

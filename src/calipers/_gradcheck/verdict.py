@@ -150,10 +150,10 @@ class RefinedColumns:
                 continue
             k, rows = np.nonzero(wrong | unknown)
             small = claims.may_be_rounding(self.numbers[k], every[k, rows])
-            beside = self.screening.are_rounded_away(rows, self.numbers[k], every[k, rows])
+            hidden = self.screening.are_rounded_away(rows, self.numbers[k], every[k, rows])
             rounding = np.zeros(every.shape, bool)
-            rounding[k[beside], rows[beside]] = True
-            k, rows = k[small & ~beside], rows[small & ~beside]
+            rounding[k[hidden], rows[hidden]] = True
+            k, rows = k[small & ~hidden], rows[small & ~hidden]
             if len(k):
                 about = rows, self.numbers[k], every[k, rows], self.differences.terms[rows]
                 rounding[k, rows] = claims.are_rounding(name, *about)
