@@ -211,9 +211,9 @@ def _settled(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) 
     tolerance = THRESHOLDS.rtol if is_double(eps) else THRESHOLDS.rtol_single
     shorter = np.fmin(best + ORDERS, s.t.shape[1] - 1)
     t = np.broadcast_to(s.t, s.error.shape)
-    steps = (np.take_along_axis(t, k, axis=1)[:, 0] for k in (best, shorter))
+    longest, shortest = (np.take_along_axis(t, k, axis=1)[:, 0] for k in (best, shorter))
     with np.errstate(invalid="ignore"):
-        dense = next(steps) < 2.0 ** (ORDERS + 1) * next(steps)
+        dense = longest < 2.0 ** (ORDERS + 1) * shortest  # each is about half of the one before
         size = np.abs(m.value)
         converged = m.error <= np.fmax(relative * size, limit)
         agree = ~m.contradicted.any(axis=1)

@@ -150,10 +150,10 @@ class RefinedColumns:
                 continue
             k, rows = np.nonzero(wrong | unknown)
             small = claims.may_be_rounding(self.numbers[k], every[k, rows])
-            hidden = self.screening.are_rounded_away(rows, self.numbers[k], every[k, rows])
+            negligible = self.screening.are_rounded_away(rows, self.numbers[k], every[k, rows])
             rounding = np.zeros(every.shape, bool)
-            rounding[k[hidden], rows[hidden]] = True
-            k, rows = k[small & ~hidden], rows[small & ~hidden]
+            rounding[k[negligible], rows[negligible]] = True
+            k, rows = k[small & ~negligible], rows[small & ~negligible]
             if len(k):
                 about = rows, self.numbers[k], every[k, rows], self.differences.terms[rows]
                 rounding[k, rows] = claims.are_rounding(name, *about)
