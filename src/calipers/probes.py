@@ -415,22 +415,24 @@ def summation_order(
 
 
 def layers(
-    fs: Sequence[tuple[str, Callable[..., Any]]],
-    gs: Sequence[tuple[str, Callable[..., Any]]],
+    fs: Sequence[tuple[str, Callable[..., Any]]] | Callable[..., Any],
+    gs: Sequence[tuple[str, Callable[..., Any]]] | Callable[..., Any],
     x: PyTree,
 ) -> Layers:
     """
-    Find the first layer at which two implementations of a chain of functions differ.
+    Find the first layer at which two models, or chains of functions, differ without explanation.
 
     Each layer of g is also called with the results of the layers of f, which separates the error of
     a layer from the errors of its inputs.
 
     Parameters
     ----------
-    fs, gs : sequence of (str, callable)
+    fs, gs : sequence of (str, callable), or torch modules
         The layers in their order, as pairs of a name and a function. A layer is called with the
         result of the one before; if that is a tuple, with its items as arguments. Both must have
         the same number of layers. Errors are measured in units of the expected rounding error of g.
+        Of two torch modules with the same structure, every submodule is a layer, and `diagnose`
+        judges it: a lower precision explains a difference as well.
     x : array_like or tuple
         The input of the first layer, or a tuple of its arguments.
 

@@ -158,7 +158,7 @@ reports(
     diagnose_shapes=lambda: calipers.diagnose(row_sums, lambda x: x.sum(axis=0), ROWS),
     diagnose_budget=lambda: calipers.diagnose(row_sums, off_by_a_thousandth, (ROWS,), budget=3),
     diagnose_without_reference=lambda: calipers.diagnose(
-        row_sums, running_sums, ROWS, float64=None, reduction=9, seed=3
+        row_sums, running_sums, ROWS, reference=None, reduction=9, seed=3
     ),
     reference_rounding=lambda: to_reference(1 + 2.0**-23),
     reference_suspect=lambda: to_reference(1.0001),

@@ -81,7 +81,7 @@ def test_names_are_unique():
 def test_fields(case):
     assert case.kinds
     assert case.kinds <= set(KINDS)
-    assert case.options.keys() <= {"dtype", "float64", "reduction", "batch"}
+    assert case.options.keys() <= {"dtype", "reference", "reduction", "batch"}
     assert set(case.formats) <= {*FORMATS, "float32", "int8"}
     assert case.formats or case.kinds != {"REDUCED"}
 

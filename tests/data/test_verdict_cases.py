@@ -74,7 +74,7 @@ def bound(case, inputs):
 
 def reference(case, f, g):
     """Return who may be called in float64, or None."""
-    given = case.options.get("float64", "auto")
+    given = case.options.get("reference", "auto")
     return {"auto": f, "f": f, "g": g, None: None}[given] if not callable(given) else given
 
 
@@ -111,7 +111,7 @@ def test_there_are_enough():
 def test_fields(case):
     assert case.kinds
     assert case.kinds <= set(KINDS)
-    assert case.options.keys() <= {"dtype", "float64", "reduction", "batch"}
+    assert case.options.keys() <= {"dtype", "reference", "reduction", "batch"}
     assert set(case.formats) <= {*FORMATS, "float32"}
     assert bool(case.formats) == (case.kinds == {"REDUCED"})
 
@@ -181,7 +181,7 @@ def test_bits(built):
 def test_float64(built):
     """Where both sides have float64, it tells the same function from another one."""
     case, makes = built
-    if case.options.get("float64", "auto") != "auto" or "RAISES" in case.kinds:
+    if case.options.get("reference", "auto") != "auto" or "RAISES" in case.kinds:
         return
     for f, g, inputs in makes:
         difference = differences(f, g, inputs)
@@ -308,7 +308,7 @@ def test_batches(built):
     for f, g, inputs in makes[:2]:
         exact = reference(case, f, g)
         sides = [exact] if exact else [f]
-        if case.benign and case.options.get("float64", "auto") == "auto":
+        if case.benign and case.options.get("reference", "auto") == "auto":
             sides.append(g)
         there = tuple(map(wide, inputs))
         for k in (1, 3):

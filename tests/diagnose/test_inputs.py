@@ -167,7 +167,7 @@ def test_what_nothing_moves_is_not_said_to_stay(inputs):
     def g(x):
         return f(x) + 2 * np.spacing(f(x))
 
-    found = calipers.diagnose(f, g, (inputs,), float64=None, batch=())
+    found = calipers.diagnose(f, g, (inputs,), reference=None, batch=())
     assert found.kind == "ROUNDING", str(found)
     assert "a smaller bug would not be seen" in found.reason
 
@@ -184,15 +184,23 @@ def test_what_nothing_moves_is_not_said_to_stay(inputs):
             "batch must contain positions of inputs, integers from 0, got None",
         ),
         ({"batch": (1.0,)}, TypeError, r"batch must contain positions .* got \(1.0,\)"),
-        ({"float64": ["f"]}, ValueError, r"float64 must be .* got \['f'\]"),
+        ({"reference": ["f"]}, ValueError, r"reference must be .* got \['f'\]"),
         ({"budget": []}, ValueError, r"budget must be .* got \[\]"),
         ({"dtype": "float64"}, ValueError, "dtype is float64, but the inputs are float32: pass"),
-        ({"float64": lambda x: 1 / 0}, ValueError, "float64 raises ZeroDivisionError: division by"),
-        ({"float64": lambda x: x}, ValueError, r"float64 returns shape \(8, 16\) instead of \(8"),
         (
-            {"float64": lambda x: x.sum(1, np.float32)},
+            {"reference": lambda x: 1 / 0},
             ValueError,
-            "float64 returns float32: pass f",
+            "reference raises ZeroDivisionError: divisi",
+        ),
+        (
+            {"reference": lambda x: x},
+            ValueError,
+            r"reference returns shape \(8, 16\) instead of \(8",
+        ),
+        (
+            {"reference": lambda x: x.sum(1, np.float32)},
+            ValueError,
+            "reference returns float32: pass f",
         ),
     ],
 )

@@ -23,14 +23,13 @@ def in_float32(x, t):
 @pytest.mark.parametrize("float64", ["auto", "f"])
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint32])
 def test_angles_of_integers_are_off_by_their_last_places(dtype, float64):
-    found = calipers.diagnose(waves, in_float32, (X, FAR.astype(dtype)), float64=float64)
+    found = calipers.diagnose(waves, in_float32, (X, FAR.astype(dtype)), reference=float64)
     assert found.kind == "AMPLIFIED", str(found)
     assert "with integer inputs treated as float32 numbers, the function is ill-" in found.reason
     assert "inputs, also integers, change by 1 ulp of float32" in " ".join(str(found).split())
     assert found.evidence["kappa"] > 1e3
     assert found.evidence["apart"]["rms"] < 2  # in units of that
     assert found.evidence["likeness_nearby"] < 0.9
-    assert "jumps" in found.evidence  # of what was asked before
     assert found.where is None
     assert found.inputs[1].dtype == dtype
     assert np.abs(in_float32(X, FAR) - waves(X, FAR)).max() < found.recommend_tolerance().atol
@@ -53,7 +52,7 @@ def test_a_bug_is_not_hidden_by_integers(off, float64):
         y[:, :4] *= y.dtype.type(1 + off)
         return y
 
-    found = calipers.diagnose(waves, g, (X, FAR), float64=float64)
+    found = calipers.diagnose(waves, g, (X, FAR), reference=float64)
     assert found.kind == "BUG", str(found)
 
 
@@ -89,7 +88,7 @@ def test_what_stays_beside_rounding_is_suspect_as_before():
     def g(x, t):
         return in_float32(x, t) * np.float32(1 + 6e-7)
 
-    found = calipers.diagnose(waves, g, (X, FAR - 99_995), float64="f")
+    found = calipers.diagnose(waves, g, (X, FAR - 99_995), reference="f")
     assert found.kind == "SUSPECT", str(found)
     assert "integers" not in found.reason
 

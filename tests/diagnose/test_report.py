@@ -90,7 +90,7 @@ CASES = {
     "SUSPECT": (linear, scaled, {"budget": 6}),
     "BUG": (linear, scaled, {}),
     "BUG of a name": (named, wrong_by_name, {}),
-    "BUG of two": (two, two_wrong, {"float64": "f"}),
+    "BUG of two": (two, two_wrong, {"reference": "f"}),
     "BUG by chance": (linear, dropout, {}),
     "RAISES": (linear, fails, {}),
 }
@@ -144,7 +144,7 @@ def test_next_is_code_that_runs(name):
         if code.endswith("# the worst result"):
             values = [worst.f, worst.g] if code.startswith("[") else [worst.g]
             assert [float(x) for x in np.atleast_1d(value)] == values
-        assert ("float64=reference" in code) == (name == "BUG of two")
+        assert ("reference=reference" in code) == (name == "BUG of two")
 
 
 def only_in_float32(x, w):
@@ -157,15 +157,17 @@ def test_a_reference_that_one_function_alone_computes_blames_neither():
     found = calipers.diagnose(only_in_float32, scaled, (X, W))
     text = str(found)
     assert found.kind == "BUG"
-    note = "g in float64 (f cannot compute in float64): an error of g itself cannot be seen; "
-    note += "pass float64=reference"
+    note = "none: f cannot compute in float64, and g alone is one only if asked for: "
+    note += 'reference="g"; pass reference=reference, a function that can'
     assert f" reference {note} worst " in " ".join(text.split())
     rows = text[text.index("  errors") : text.index("  unit")].splitlines()
     assert [row[:14].strip() for row in rows[1:]] == ["f - g"]
     worst = next(row for row in text.splitlines() if row.startswith("  worst"))
     assert "reference" not in worst
     code = line(found, "next")
-    assert code.startswith("calipers.diagnose(only_in_float32, scaled, inputs, float64=reference)")
+    assert code.startswith(
+        "calipers.diagnose(only_in_float32, scaled, inputs, reference=reference)"
+    )
     assert code.endswith("  # reference: a function that computes in float64")
     again = evaluate(code.replace("=reference", "=linear"))
     rows = str(again)[str(again).index("  errors") : str(again).index("  unit")].splitlines()
@@ -173,7 +175,7 @@ def test_a_reference_that_one_function_alone_computes_blames_neither():
     assert again.evidence["f"]["rms"] < 2
     assert again.evidence["g"]["rms"] > 100
     assert line(again, "next").startswith("scaled(*inputs)[")
-    joined = " ".join(str(calipers.diagnose(linear, scaled, (X, W), float64="g")).split())
+    joined = " ".join(str(calipers.diagnose(linear, scaled, (X, W), reference="g")).split())
     assert " reference g in float64 (f is not called in float64): " in joined
 
 
@@ -224,7 +226,7 @@ def test_the_unit_says_which_inputs_are_perturbed():
 
 def test_a_bug_below_the_limit_says_why_it_is_one():
     x = X.astype(np.float16)
-    found = calipers.diagnose(lambda x: x, lambda x: x * np.float16(1.004), x, float64=None)
+    found = calipers.diagnose(lambda x: x, lambda x: x * np.float16(1.004), x, reference=None)
     assert found.kind == "BUG"
     assert found.reason.partition(" (cosine ")[0].endswith(
         "(limit 12): below the limit, but the difference is nearly the same"
@@ -321,7 +323,7 @@ def test_a_picture_of_perturbed_inputs_names_formats_without_overlap():
         bits = x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)
         return bits.view(np.float32) @ x.T.astype(np.float32)
 
-    figure = calipers.diagnose(lambda x: x @ x.T, in_tf32, x, float64=None).plot()
+    figure = calipers.diagnose(lambda x: x @ x.T, in_tf32, x, reference=None).plot()
     figure.savefig(io.BytesIO(), format="png")
     axes = figure.axes[2]
     assert axes.get_xlabel() == "relative perturbation of the inputs"

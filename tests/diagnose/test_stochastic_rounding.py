@@ -52,7 +52,7 @@ def test_both_sides_may_round_at_random(float64):
     def either(x, w):
         return product(x, rounded_at_random(w, noise, 8)).astype(np.float32)
 
-    found = calipers.diagnose(either, lambda x, w: either(x, w), layer(0), float64=float64)
+    found = calipers.diagnose(either, lambda x, w: either(x, w), layer(0), reference=float64)
     assert found.kind == "NONDETERMINISTIC", str(found)
     assert "f and g round argument 1 at random" in found.reason
 

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._diagnose.callables import Budget, Implementation, Result
-from calipers._diagnose.noise_level import Perturbations, is_stepwise
 from tests.data.verdict_cases import CASES, HELD_OUT, REVIEWED
 
 from .pairs import decided_right, decided_wrong
@@ -18,14 +16,14 @@ OTHERS = [case for case in (*CASES[::4], *HELD_OUT[::2], *REVIEWED[::2]) if case
 KNOWN_WRONG = dict.fromkeys(
     ("variance_in_float64", "variance_that_loses_digits"),
     "without anything wider, what the first side loses is taken for what the function magnifies",
-) | {"gelu_of_its_tail": "digits that are lost alike at all inputs"}
+) | {"softmax_of_half_products": "tf32 has as many digits as float16; the reason names both"}
 
 
 def turned(case, seed):
     f, g, inputs = case.make(np.random.default_rng(seed))
     options = dict(case.options)
-    if options.get("float64") in TURNED:
-        options["float64"] = TURNED[options["float64"]]
+    if options.get("reference") in TURNED:
+        options["reference"] = TURNED[options["reference"]]
     return calipers.diagnose(g, f, inputs, **options)
 
 
@@ -51,23 +49,6 @@ X = np.random.default_rng(0).uniform(1, 2, 60).astype(np.float32)
 
 def stepped(x):
     return np.rint(x * 64) / 64
-
-
-@pytest.mark.parametrize(
-    ("f", "rough"),
-    [
-        (np.exp, False),
-        (lambda x: np.sin(50 * x), False),  # bent, and of shorter moves less
-        (lambda x: np.exp(60 * x), False),
-        (lambda x: np.ones_like(x), True),
-        (stepped, True),
-        (lambda x: np.exp(stepped(x)), True),
-        (lambda x: x[:30] * stepped(x[30:]), True),
-    ],
-)
-def test_what_stays_and_jumps_is_rough_and_what_is_bent_is_not(f, rough):
-    side, wide = Implementation("f", f, [X], Budget(9)), X.astype(float)
-    assert is_stepwise(side, Result((f(wide),)), Perturbations([X]), 0.1, 5) == rough
 
 
 @pytest.mark.parametrize(

@@ -66,14 +66,14 @@ def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any
     if mode not in ("stdout", "dicts"):
         msg = f'mode must be "stdout" or "dicts", got {mode!r}'
         raise ValueError(msg)
-    found = basis() | {
+    config = basis() | {
         "sources": source_stamp()[:8],  # as in the names of cached files
         "cache": cache_description(),
         "cuda": _devices() if devices else _cuda(),
     }
     if mode == "dicts":
-        return found
-    for name, value in found.items():
+        return config
+    for name, value in config.items():
         lines = value if isinstance(value, list) else [value]
         if isinstance(value, dict):
             lines = _wrapped(f"{package} {version}" for package, version in value.items())
@@ -85,8 +85,8 @@ def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any
 
 def _wrapped(items: Iterable[str]) -> list[str]:
     """Write items in lines, none of them in two."""
-    kept = ", ".join(item.replace(" ", _NO_BREAK) for item in items)
-    lines = textwrap.wrap(kept, 70, break_on_hyphens=False)
+    joined = ", ".join(item.replace(" ", _NO_BREAK) for item in items)
+    lines = textwrap.wrap(joined, 70, break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 

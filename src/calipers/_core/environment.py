@@ -20,6 +20,11 @@ _THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
     *("VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS", "MKL_CBWR", "OPENBLAS_CORETYPE"),
 )
+# Variables by which CUDA and ROCm choose formats inside of matrix products and convolutions.
+_FORMATS = (
+    *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "XLA_FLAGS"),
+    *("ROCBLAS_INTERNAL_FP16_ALT_IMPL", "MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP16_ALT_IMPL"),
+)
 _FLAGS = {
     "torch": (
         *(
@@ -78,7 +83,7 @@ def fingerprint() -> dict[str, Any]:
     settings = basis()
     settings["blas"] = _blas()
     settings["flushes_subnormals"] = flushes_subnormals()
-    settings |= {name: os.environ[name] for name in _THREADS if name in os.environ}
+    settings |= {name: os.environ[name] for name in (*_THREADS, *_FORMATS) if name in os.environ}
     for library, flags in _FLAGS.items():
         if library in sys.modules:
             settings |= {f"{library}.{flag}": _value(library, flag) for flag in flags}

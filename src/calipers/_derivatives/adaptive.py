@@ -88,7 +88,7 @@ class Measured(NamedTuple):
 @dataclass
 class Survey:
     """
-    Samples of f along some directions, and measurements from them.
+    Samples of f along some directions, and the estimates computed from them.
 
     After a first pass at a few scales, all scales are sampled along the directions that have
     outputs it did not settle. Only these are measured again.
@@ -211,9 +211,9 @@ def _settled(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) 
     tolerance = THRESHOLDS.rtol if is_double(eps) else THRESHOLDS.rtol_single
     shorter = np.fmin(best + ORDERS, s.t.shape[1] - 1)
     t = np.broadcast_to(s.t, s.error.shape)
-    longest, shortest = (np.take_along_axis(t, k, axis=1)[:, 0] for k in (best, shorter))
+    steps = (np.take_along_axis(t, k, axis=1)[:, 0] for k in (best, shorter))
     with np.errstate(invalid="ignore"):
-        dense = longest < 2.0 ** (ORDERS + 1) * shortest  # each is about half of the one before
+        dense = next(steps) < 2.0 ** (ORDERS + 1) * next(steps)
         size = np.abs(m.value)
         converged = m.error <= np.fmax(relative * size, limit)
         agree = ~m.contradicted.any(axis=1)
@@ -286,8 +286,8 @@ def survey(
     def sampled(which: NDArray, first: bool) -> tuple[Samples, NDArray]:
         t = _sequence(states[which], first)
         samples = _sampled(base, lambda k, t: evaluate(which[k], t), states[which], t)
-        per_step = np.where(states["one_sided"][which] == 0, 2, 1)
-        return samples, np.isfinite(t).sum(axis=1) * per_step
+        sides = np.where(states["one_sided"][which] == 0, 2, 1)
+        return samples, np.isfinite(t).sum(axis=1) * sides
 
     def at_all_scales(which: NDArray, first: Measured, settled: NDArray) -> Survey:
         samples, calls = sampled(which, first=False)

@@ -148,7 +148,7 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
 
 class _Jumps(NamedTuple):
     """
-    Entries whose slope is different at a longer scale, since f jumps or has a kink in between.
+    Entries whose slope differs at a longer scale, since f jumps or has a kink in between.
 
     Attributes
     ----------

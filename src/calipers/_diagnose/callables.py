@@ -4,11 +4,12 @@ import random
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
+from functools import cached_property, partial
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,123 +17,13 @@ from numba.core.errors import NumbaError
 
 from .._compare.elementwise import equal_arrays
 from .._core.containers import flatten
-from .._core.dtypes import as_real_vector, real_parts
+from .._core.dtypes import ROUNDOFF
 from .._core.libraries import library_of, loaded_libraries
 from .._core.protocols import ArrayLibrary, NDArray
-
-# Exceptions are quoted up to this many characters.
-_MAX_ERROR_CHARS = 300
-# Bytes of an x87 extended-precision number; the rest of a long double is padding.
-_X87_BYTES = 10
-
-
-@dataclass(frozen=True)
-class Result:
-    """The arrays that an implementation returned, in order, or the exception that it raised."""
-
-    arrays: tuple[NDArray, ...] = ()
-    error: Exception | None = None
-    names: tuple[str, ...] = ()  # keys by which each array is reached
-    native_dtypes: tuple[str, ...] = ()  # returned dtypes, if the arrays have others
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """Names of the returned dtypes."""
-        return self.native_dtypes or tuple(x.dtype.name for x in self.arrays)
-
-    def bits(self) -> tuple[Any, ...]:
-        """Return a key that is equal for bitwise equal results."""
-        arrays = tuple((x.shape, x.dtype.str, raw_bytes(x).tobytes()) for x in self.arrays)
-        return *arrays, *self.dtypes
-
-    def title(self, k: int) -> str:
-        """Return the label of array k: its keys, or its position."""
-        return (self.names[k] if self.names else "") or str(k)
-
-    def joined(self) -> "Result":
-        """Join several scalars into one array; return any other result unchanged."""
-        if len(self.arrays) < 2 or any(self.names) or {*self.shapes} != {()}:
-            return self
-        return Result((np.array([x[()] for x in self.arrays]),), names=("",))
-
-    def numbers(self, dtype: Any) -> NDArray:
-        """Return all entries as one real vector; a complex entry is two."""
-        with np.errstate(over="ignore"):
-            parts = [as_real_vector(np.ascontiguousarray(x)) for x in self.arrays]
-            wide = [part.astype(dtype, copy=False) for part in parts]
-        if len(wide) == 1:
-            return wide[0]
-        return np.concatenate([np.empty(0, dtype), *wide])
-
-    @property
-    def integers(self) -> NDArray:
-        """Mask of the entries that are integers or booleans."""
-        return self.repeat_each(np.array([x.dtype.kind in "biu" for x in self.arrays], bool))
-
-    @property
-    def _counts(self) -> NDArray:
-        """Number of real entries of each array."""
-        return np.array([x.size * real_parts(x.dtype) for x in self.arrays], int)
-
-    def repeat_each(self, values: NDArray) -> NDArray:
-        """Repeat one value of each array for each of its real entries."""
-        return np.repeat(values, self._counts)
-
-    def split(self, numbers: NDArray) -> list[NDArray]:
-        """Split a vector with one item for each real entry into one vector for each array."""
-        return np.split(numbers, np.cumsum(self._counts)[:-1])
-
-    def locate(self, number: int) -> tuple[int, tuple[int, ...]]:
-        """Return the array that a real entry belongs to, and its index in that array."""
-        starts = np.cumsum(self._counts) - self._counts
-        k = int(np.searchsorted(starts, number, side="right")) - 1
-        x = self.arrays[k]
-        element = (number - int(starts[k])) // real_parts(x.dtype)
-        return k, tuple(int(i) for i in np.unravel_index(element, x.shape))
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(x.shape for x in self.arrays)
-
-    @property
-    def forms(self) -> tuple[Any, ...]:
-        """Shape of each array, and whether it is complex: equal for comparable results."""
-        return tuple((x.shape, x.dtype.kind == "c") for x in self.arrays)
-
-
-def comparable(*results: Result) -> bool:
-    """Return True if results can be compared entry by entry, and none is an exception."""
-    return all(x.error is None and x.forms == results[0].forms for x in results)
-
-
-def describe_name_mismatch(f: Result, g: Result) -> str | None:
-    """Describe how the names of results differ, or return None; a tuple matches any names."""
-    names = [dict.fromkeys(filter(None, x.names)) for x in (f, g)]
-    if not all(names) or names[0].keys() == names[1].keys():
-        return None
-    return "f returns results named {}, and g {}".format(*map(", ".join, names))
-
-
-def raw_bytes(x: NDArray) -> NDArray:
-    """Return the bytes of an array without padding, one row for each element."""
-    parts = as_real_vector(np.ascontiguousarray(x))
-    rows = parts.view(np.uint8).reshape(parts.size, parts.itemsize)
-    if x.dtype.char in "gG" and np.finfo(x.dtype).nmant == 63:
-        rows = rows[:, :_X87_BYTES]
-    return rows.reshape(x.size, rows.shape[1] * real_parts(x.dtype))
-
-
-def join_or_none(x: tuple[Any, ...]) -> str:
-    """Join items with commas, or return "none"."""
-    return ", ".join(map(str, x)) or "none"
-
-
-def one_line_error(error: BaseException) -> str:
-    """Format an exception as one line of printable characters."""
-    text = " ".join(str(error).split())
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    text = text if len(text) <= _MAX_ERROR_CHARS else f"{text[: _MAX_ERROR_CHARS - 3]}..."
-    return f"{type(error).__name__}: {text}".removesuffix(": ")
+from .inputs import HIGHER_PRECISION, REAL_FORMATS, perturb
+from .observed_formats import call_in_float64, observe_jax, observe_torch
+from .parameters import Parameters, match
+from .results import Result, one_line_error
 
 
 class BudgetError(Exception):
@@ -194,6 +85,12 @@ class Implementation:
     convert: Callable[[Any, Any], Any] | None = None  # to an argument; set by the first call
     is_nondeterministic: bool = False  # repeated calls at perturbed inputs differed
     merges_numbers: bool = False  # join scalars, since the other function returns an array
+    adapt: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None  # to nested inputs
+    announce: Callable[[], None] | None = None  # called before each call
+    form: str = "float32"  # the working precision, as torch functions in float64 report it
+    _on_exception: Callable[[str, int], Any] | None = None  # called by NumPy
+    runs_in_float64: bool = False  # every lower format of a torch function is replaced
+    shared: tuple["_Shared", ...] = ()  # values of the parameters
 
     @property
     def array_library(self) -> str:
@@ -206,6 +103,79 @@ class Implementation:
             if library is None or self.convert is _as_numpy
             else type(library).__name__.lower()
         )
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The parameters that the function captures."""
+        return Parameters(self.call)
+
+    def share_parameters(self, other: "Implementation") -> None:
+        """
+        Match the parameters of two implementations; this one may hold rounded values.
+
+        What both have gets the same value, before rounding, and the same perturbations.
+        """
+        mine, theirs = self.parameters.arrays, other.parameters.arrays
+        keys = match(other.parameters, self.parameters) if mine and theirs else [None] * len(mine)
+        both = {key for key in keys if key is not None}
+        if len(both) < max(len(theirs), len(mine)):
+            # Arrays that only one has may be computed from others, which must not change alone.
+            both = {key for key in both if ":" in other.parameters.names[key]}
+        other.shared = tuple(_Shared(k, x, k in both) for k, x in enumerate(theirs))
+        self.shared = tuple(
+            _Shared(len(theirs) + k, x, False) if key is None else other.shared[key]
+            for k, (key, x) in enumerate(zip(keys, mine, strict=True))
+        )
+
+    @property
+    def uses_torch(self) -> bool:
+        """Whether it is called with tensors, or a torch module."""
+        return self.array_library == "torch"
+
+    def _function_at(self, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Return the function, with parameters promoted and perturbed as the inputs are."""
+        wide, delta, seed = (getattr(inputs, name, 0) for name in ("wide", "delta", "seed"))
+        call = self.call
+        if (wide or delta) and self.shared:
+            all_of_them = getattr(inputs, "alone", False)
+            values = [
+                x.perturbed(delta, seed, self.form, bool(wide))
+                if delta and (x.in_both or all_of_them)
+                else x.value
+                for x in self.shared
+            ]
+            call = self.parameters.bind(values, bool(wide))
+        return call if self.adapt is None else self.adapt(call)
+
+    def observed_formats(self, inputs: Sequence[Any]) -> dict[str, int]:
+        """
+        Return how many results of operations have each format, where the library tells it.
+
+        It is empty for functions of NumPy's arrays, and where watching a call raises an exception.
+        """
+        library = self.array_library
+        if library not in ("torch", "jax") or self.convert is None:
+            return {}
+        self.budget.take()
+        self.calls += 1
+        with suppress(Exception), np.errstate(all="ignore"):
+            likes = zip(map(_private_argument, inputs, repeat(True)), self.likes, strict=True)
+            passed = tuple(self.convert(x, like) for x, like in likes)
+            call = self._function_at(inputs)
+            if library == "jax":
+                return observe_jax(call, passed)
+            return observe_torch(lambda: call(*passed))
+        return {}
+
+    def exceptions_at(self, inputs: Sequence[Any]) -> set[str]:
+        """Return the floating-point exceptions that NumPy reports in a call: "overflow", ..."""
+        raised: set[str] = set()
+        self._on_exception = lambda kind, _: raised.add(kind)
+        try:
+            self(inputs)
+        finally:
+            self._on_exception = None
+        return raised
 
     def __call__(self, inputs: Sequence[Any]) -> Result:
         """Call the function with the inputs, which it cannot modify."""
@@ -229,6 +199,8 @@ class Implementation:
     def _evaluate(self, inputs: Sequence[Any], sent: Callable[[Any, Any], Any]) -> Result:
         self.budget.take()
         self.calls += 1
+        if self.announce is not None:
+            self.announce()
         # If the first call did not modify its copies, later calls get the arrays themselves. This
         # is recorded for each set of dtypes, since a conversion copies some of them.
         dtypes = tuple(x.dtype for x in inputs if isinstance(x, np.ndarray))
@@ -237,9 +209,15 @@ class Implementation:
         arguments = [_private_argument(x, copied) for x in inputs]
         started = time.perf_counter()
         try:
-            with np.errstate(all="ignore"):
+            watch = self._on_exception
+            state: Any = {"over": "call", "call": watch} if watch else {}
+            with np.errstate(all="ignore"), np.errstate(**state):
                 passed = [sent(x, like) for x, like in zip(arguments, self.likes, strict=True)]
-                y = self.call(*passed)
+                call = partial(self._function_at(inputs), *passed)
+                if self.runs_in_float64 and getattr(inputs, "wide", False):
+                    y = call_in_float64(call, self.form)
+                else:
+                    y = call()
         except Exception as error:
             return Result(error=error)
         self.seconds = min(self.seconds, time.perf_counter() - started)
@@ -260,6 +238,27 @@ class Implementation:
             pairs = zip(arguments, inputs, strict=True)
             self.writes[dtypes] = any(_differ(x, then) for x, then in pairs)
         return result.joined() if self.merges_numbers else result
+
+
+# Seeds of the perturbations of parameters are this far apart, and far from those of inputs.
+_KEY_STEP = 1_000_003
+
+
+class _Shared(NamedTuple):
+    """A parameter, its number among those of both implementations, and whether both have it."""
+
+    number: int
+    value: NDArray
+    in_both: bool
+
+    def perturbed(self, delta: float, seed: int, form: str, wide: bool) -> NDArray:
+        """Perturb it by as many ulps of its format, if that is finer than the working precision."""
+        x = self.value
+        fine = ROUNDOFF.get(REAL_FORMATS.get(x.dtype.name, x.dtype.name), 0.0)
+        delta = delta * min(1.0, fine / ROUNDOFF[form])
+        kind = HIGHER_PRECISION.get(x.dtype.name, x.dtype) if wide else x.dtype
+        array_seed = (seed + _KEY_STEP * (self.number + 1)) % 2**64
+        return perturb(x, delta, array_seed, np.empty(x.size, kind))
 
 
 # Freed memory is filled with these bytes: a NaN in any format, and a finite number.
@@ -417,3 +416,44 @@ def _are_numbers(y: Any) -> bool:
     """Return True if y is a list of Python scalars of one type: one array of results."""
     kinds = {type(item) for item in y} if isinstance(y, list) else set()
     return len(kinds) == 1 and kinds <= {bool, int, float, complex}
+
+
+def describe_exceptions(
+    implementations: Mapping[str, Implementation],
+    results: Mapping[str, Result],
+    inputs: Sequence[Any],
+) -> str | None:
+    """Describe the exceptions that f and g raise, and how they were called if that may be why."""
+    raised = {name: x.error for name, x in results.items() if x.error is not None}
+    if not raised:
+        return None
+    text = " and ".join(f"{name} raises {one_line_error(x)}" for name, x in raised.items())
+    alone = "" if len(raised) == 2 else f"; {'g' if 'f' in raised else 'f'} does not"
+    return text + alone + _how_called(implementations, results, inputs)
+
+
+def _how_called(
+    implementations: Mapping[str, Implementation],
+    results: Mapping[str, Result],
+    inputs: Sequence[Any],
+) -> str:
+    """Say how f and g were called, where that may be why they raise."""
+    errors, count = [x.error for x in results.values()], len(inputs)
+    alone = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iufc" for x in inputs)
+    if count > 1 and alone and all(isinstance(error, TypeError) for error in errors):
+        return (
+            f"; they are called with {count} arguments, one for each number in inputs: pass a "
+            f"NumPy array if the numbers are one argument"
+        )
+    if count == 1 and all("positional argument" in str(error) for error in errors):
+        return "; they are called with 1 argument: pass several as a tuple, inputs=(a, b)"
+    if loaded_libraries() and any("ndarray" in str(error) for error in errors):
+        return "; it is called with NumPy arrays: pass tensors if it needs tensors"
+    for name, result in results.items():
+        library = implementations[name].array_library
+        if isinstance(result.error, TypeError) and library != "NumPy":
+            return (
+                f"; {name} is called with arrays of {library}: convert them with np.asarray in "
+                f"{name} if it needs NumPy arrays"
+            )
+    return ""

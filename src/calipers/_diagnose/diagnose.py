@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,21 +16,17 @@ from .._core.arguments import as_integer, require_callable
 from .._core.containers import as_tuple
 from .._core.dtypes import ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
-from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, Widens
-from .callables import Budget, BudgetError, Implementation, Result
+from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, ReferenceSource
+from .callables import Budget, BudgetError, Implementation
+from .elsewhere import with_integers_as_numbers
 from .evidence import Evidence
-from .inputs import (
-    NestedInputs,
-    as_inputs,
-    infer_precision,
-    infer_result_precision,
-    is_perturbable,
-    longest_axis,
-)
+from .higher_precision import Source
+from .inputs import NestedInputs, as_inputs, infer_precision, is_perturbable, longest_axis
 from .isolate import run_in_process
 from .noise_level import ErrorNorms, error_norms, finite_rms
 from .report import Diagnosis, build_diagnosis
-from .rules import decide, with_integers_as_numbers
+from .results import Result, infer_result_precision
+from .rules import RULES, decide
 from .verdict import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict, Worst
 
 __all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]
@@ -44,7 +41,7 @@ def diagnose(
     inputs: PyTree,
     *,
     dtype: DTypeLike | None = None,
-    float64: Widens | Callable[..., Any] | None = "auto",
+    reference: ReferenceSource | Callable[..., Any] | None = "auto",
     reduction: int | None = None,
     batch: tuple[int, ...] = (0,),
     budget: Effort | int = "full",
@@ -70,10 +67,11 @@ def diagnose(
         Working precision, if it is lower than that of the arrays: "bfloat16" for numbers stored in
         float32, or for functions that cast to it inside. By default the highest precision of the
         inputs, or of the results if no input is floating-point.
-    float64 : {"auto", "f", "g"}, callable or None, default "auto"
-        The function that computes in float64 if its inputs are float64 (in longdouble for float64
-        inputs): "auto" for both, "f" or "g" for one, None for neither, or a third function that
-        does.
+    reference : {"auto", "both", "f", "g"}, callable or None, default "auto"
+        Whose call in higher precision (float64, or longdouble for float64 inputs) errors are
+        measured from. "auto" calls both, and measures from f, or from g if f rounds to a lower
+        precision inside; g alone is no reference, unless it is asked for with "both" or "g". "f"
+        and "g" call one of them, None calls neither; or a third function, of higher precision.
     reduction : int, optional
         Number of terms of the longest sum. By default the longest axis of the inputs.
     batch : tuple of int, default (0,)
@@ -158,23 +156,23 @@ def diagnose(
     names = [f"input {title}" for title in nest.titles]
     arrays = as_inputs(nest.leaves, names)
     form = infer_precision(arrays, dtype, names)
-    wide, reference = _widening(float64)
+    wide, function = _reference_source(reference)
     length = _length(reduction, arrays)
     allowance = Budget(_calls(budget))
     implementations = (
-        Implementation("f", nest.accepting_leaves(f), nest.leaves, allowance),
-        Implementation("g", nest.accepting_leaves(g), nest.leaves, allowance),
+        Implementation("f", f, nest.leaves, allowance, adapt=nest.accepting_leaves, form=form),
+        Implementation("g", g, nest.leaves, allowance, adapt=nest.accepting_leaves, form=form),
     )
     rows = _batch(batch, nest)
-    reference = reference and nest.accepting_leaves(reference)
+    function = function and nest.accepting_leaves(function)
     evidence = Evidence(
-        *implementations, arrays, form, wide, reference, length, rows, as_integer(seed, "seed")
+        *implementations, arrays, form, wide, function, length, rows, as_integer(seed, "seed")
     )
     evidence.titles, evidence.owners = nest.titles, nest.owners
     evidence.unpacked = isinstance(inputs, (tuple, list))
     evidence.options = _nondefault_options(
         dtype=dtype if dtype is None else form,
-        float64=float64,
+        reference=reference,
         reduction=reduction,
         batch=tuple(batch) if np.iterable(batch) else (batch,),
         budget=budget,
@@ -200,7 +198,7 @@ def _judged(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
     try:
         if by_results:
             evidence.form = infer_result_precision(evidence.result_f, evidence.result_g)
-        verdict, evidence = with_integers_as_numbers(evidence, decide(evidence))
+        verdict, evidence = with_integers_as_numbers(evidence, decide(evidence), RULES)
     except BudgetError:
         spent = evidence.f.budget.limit
         evidence.evidence["budget"] = spent
@@ -225,14 +223,14 @@ def _code(x: Any) -> str:
     return repr(x) if not callable(x) else name if name.isidentifier() else "reference"
 
 
-def _widening(float64: Any) -> tuple[str | None, Callable[..., Any] | None]:
-    if callable(float64):
-        return None, float64
-    ways = {"auto": "fg", "f": "f", "g": "g", None: None}
-    if not isinstance(float64, (str, type(None))) or float64 not in ways:
-        msg = f'float64 must be "auto", "f", "g", None or a function, got {float64!r:.60}'
-        raise ValueError(msg)
-    return ways[float64], None
+def _reference_source(reference: Any) -> tuple[str | None, Callable[..., Any] | None]:
+    if callable(reference):
+        return None, reference
+    sources = ("auto", "both", "f", "g")
+    if reference is not None and not (isinstance(reference, str) and reference in sources):
+        msg = 'reference must be "auto", "both", "f", "g", None or a function, got '
+        raise ValueError(f"{msg}{reference!r:.60}")
+    return reference, None
 
 
 def _length(reduction: Any, arrays: tuple[Any, ...]) -> int:
@@ -352,7 +350,8 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
     unit = np.maximum(unit, SMALLEST.get(form, 0.0) / 2)  # half the spacing of subnormal numbers
     unit[~np.isfinite(unit)] = np.inf
     e = Evidence(first, second, (actual, expected, reference), form)
-    e.set_results(results[0], results[1], r, unit)
+    vars(e).update(result_f=results[0], result_g=results[1], wide_results={})
+    vars(e)["reference_source"] = Source("reference", first, r, unit, math.nan)
     sizes = [error_norms(e.deviation(result), unit) for result in results]
     diagnosis = build_diagnosis(_by_arrays(e, sizes, results), e, time.perf_counter() - started)
     return replace(diagnosis, calls={}, names=("actual", "expected"))
@@ -392,7 +391,7 @@ def _by_arrays(e: Evidence, sizes: list[ErrorNorms], results: list[Result]) -> V
         name = max(counts, key=counts.__getitem__)
         numbers = results[name == "expected"].numbers(np.float64)
         assert e.reference is not None
-        reference_is_finite = np.isfinite(e.reference[1].numbers(np.float64))
+        reference_is_finite = np.isfinite(e.reference.numbers(np.float64))
         lost = int(np.count_nonzero(reference_is_finite & ~np.isfinite(numbers)))
         if not lost:
             text = f"{counts[name]} of {numbers.size} results of {name} differ from the reference, "

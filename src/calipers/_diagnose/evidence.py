@@ -1,9 +1,8 @@
-"""Measure all evidence for a verdict on two implementations."""
+"""All measurements of two implementations, each made once, when a rule first reads it."""
 
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
@@ -11,269 +10,41 @@ import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
-from .callables import BudgetError, Result, comparable
-from .errors import Errors
+from .callables import BudgetError
+from .comparison import Comparison, measured
+from .elsewhere import (
+    Arrangements,
+    Elsewhere,
+    Jumps,
+    agreement_elsewhere,
+    ignores_strides,
+)
+from .higher_precision import HigherPrecision, source_of
+from .inferred_formats import (
+    InferredFormat,
+    format_of_results,
+    format_of_sums,
+    infer_format,
+)
+from .inputs import Point, is_perturbable, to_higher_precision
 from .noise_level import (
-    ErrorNorms,
     cosine,
     difference,
+    error_norms,
     finite_rms,
-    perturbation_rms,
-    worst_error_norms,
 )
-from .verdict import (
-    COARSEST,
-    FEW_REDRAWN,
-    GAIN_EXPONENT,
-    LARGE_DIFFERENCE,
-    MANY,
-    REDRAW,
-    REDRAWN,
-    STEADY,
-    SYSTEMATIC,
-)
-
-_STAYS = 2.0**-6  # relative change of f/g between precisions that is not a loss of digits
-_LUCKY = 2.0**8  # factor by which a rounding error is hardly ever smaller than others
-_DRAWN, _REDRAWN = 3, 24  # perturbations, to see typical rounding errors in some
-_PERTURBATION_ULPS = 0.731  # of the working precision
+from .range_loss import RangeLoss, find_range_loss, flushed_by
+from .reasons import roundoff_of
+from .results import comparable
+from .round_to_format import quantum_of_results
 
 
-@dataclass
-class HigherPrecision:
-    """
-    Differences of f and g in higher precision, compared with those in the working precision.
+class Evidence(Comparison):
+    """All measurements that rules read, each made once, when a rule first reads it."""
 
-    The inputs are perturbed to use all bits: products of inputs with few bits would be exact.
-    """
+    # Are the functions the same?
 
-    e: Errors
-
-    @property
-    def _results(self) -> tuple[Result, Result]:
-        """Results of f and g at the unperturbed inputs."""
-        return self.e.wide_results["f"], self.e.wide_results["g"]
-
-    @property
-    def comparable(self) -> bool:
-        """Whether the results at perturbed inputs can be compared."""
-        return comparable(*self._perturbed)
-
-    @cached_property
-    def _perturbed(self) -> tuple[Result, Result]:
-        return self._evaluate_perturbed(1.0)
-
-    def _evaluate_perturbed(self, times: float) -> tuple[Result, Result]:
-        points = self.e.perturb(
-            _PERTURBATION_ULPS * times * self.e.roundoff, self.e.seed + 70, wide=True
-        )
-        return self.e.f(points), self.e.g(points)
-
-    @property
-    def fine(self) -> float:
-        """Unit roundoff of the higher precision."""
-        return ROUNDOFF["float64"] if self.e.form != "float64" else 2.0**-64
-
-    @property
-    def allowed(self) -> float:
-        """Limit of rounding errors; for formats below float32, that of float32."""
-        within = ROUNDOFF["float32"] if self.e.roundoff > ROUNDOFF["float32"] else self.fine
-        return self.e.allowed * within / self.fine
-
-    @cached_property
-    def difference(self) -> NDArray:
-        same = self._perturbed[0].forms == self.e.result_f.forms
-        # Otherwise their number depends on the values, as for distinct numbers.
-        return difference(*self._perturbed) if same else self.unmoved
-
-    @cached_property
-    def unmoved(self) -> NDArray:
-        """Difference of f and g at the unperturbed inputs."""
-        return difference(*self._results)
-
-    @cached_property
-    def noise_level(self) -> NDArray:
-        # At kinks and ties the noise of a function is not proportional to roundoff.
-        assert self.e.reference is not None
-        implementation, result = self.e.reference
-        seeds = [self.e.seed + 77, self.e.seed + 78]
-        noise = perturbation_rms(
-            implementation, result, self.e.perturb, self.fine, seeds, wide=True
-        )
-        return np.maximum(self.e.scale * (self.fine / self.e.roundoff), noise)
-
-    @cached_property
-    def norms(self) -> ErrorNorms:
-        return worst_error_norms(self.e.result_f, self.difference, self.noise_level)
-
-    @cached_property
-    def working_norms(self) -> ErrorNorms:
-        """Norms of the differences in the working precision, without results flushed to 0."""
-        e = self.e
-        if not e.flushed.any():
-            return e.eta_difference
-        return e.norms(np.where(e.flushed, 0.0, e.difference), e.scale)
-
-    @cached_property
-    def differ(self) -> bool:
-        """
-        Whether f and g are different functions: their difference remains in higher precision.
-
-        A rounding error falls in proportion to the unit roundoff, even if an algorithm amplifies
-        it; at a root, in proportion to its square root. An error that falls less is no rounding
-        error, nor is one that grows relative to the noise level although no digits are lost in the
-        working precision. Functions of formats below float32 compute in float32 for any input, and
-        their errors need only fall to its roundoff.
-        """
-        e, d, unit, far = self.e, self.difference, self.noise_level, self.norms
-        none = self.lost & self.are_none(d)
-        # Some results have digits left in higher precision only.
-        if none.any() and (np.abs(e.difference) > e.allowed * e.scale)[~none].any():
-            d = np.where(none, 0.0, d)
-            far = worst_error_norms(e.result_f, d, unit)
-        gained = self._gained
-        expected_gain, least = gained**GAIN_EXPONENT, 1e-3
-        if expected_gain > _LUCKY and e.is_rounding(e.eta_f) and e.is_rounding(e.eta_g):
-            expected_gain, least = _LUCKY, 1.0
-        expected = expected_gain * max(self.working_norms.rms, least)
-        more = far.rms > expected
-        if math.isinf(far.rms):  # noise level 0: there is no rounding in these results
-            more = far.absolute > expected_gain / gained * self.working_norms.absolute
-        allowed = self.allowed
-        if e.form == "float64":  # constants in source code are rounded to float64
-            allowed = max(allowed, SYSTEMATIC * e.roundoff / self.fine)
-        beyond = far.robust > allowed or self._mostly_different(d, unit)
-        if far.broken and not self._comes_and_goes:
-            return True
-        return (
-            beyond
-            and more
-            and not (far.rms <= _LUCKY * expected and self._by_chance(far, expected_gain))
-        )
-
-    def _by_chance(self, far: ErrorNorms, expected_gain: float) -> bool:
-        """Return True if few rounding errors are small at these inputs only by chance."""
-        e = self.e
-        if e.effective_count >= MANY or math.isinf(far.rms):
-            return False
-        differences = [
-            e.perturbed_difference(2 * e.roundoff, e.seed + 90 + k) for k in range(_DRAWN)
-        ]
-        sizes = [
-            worst_error_norms(e.result_f, d, e.scale).rms for d in differences if d is not None
-        ]
-        return far.rms <= expected_gain * max(sizes, default=0.0)
-
-    @cached_property
-    def _comes_and_goes(self) -> bool:
-        """Return True if 1-ulp perturbations decide which results are finite, here and "
-        "elsewhere."""
-        e, pair = self.e, self._perturbed
-        alone = np.logical_xor(*(np.isfinite(y.numbers(np.float64)) for y in pair))
-        if pair[0].forms != e.result_f.forms or not alone[~np.isfinite(self.difference)].all():
-            return False
-        for move in (self.fine, 2.0**-COARSEST):
-            x = e.perturb(move, e.seed + 95, wide=True)
-            left = np.ones(self.difference.size, bool)
-            for f, g in e.nearby(x, self.fine, e.seed + 96, _REDRAWN):
-                left &= np.isfinite(f) ^ np.isfinite(g)
-                if not left.any():
-                    break
-            else:
-                return False
-        return True
-
-    @cached_property
-    def lost(self) -> NDArray:
-        """
-        Mask of results that may have lost all digits, rather than be those of a different function.
-
-        1 + tanh(-60) has none in either precision, and a long double has few more than a double.
-        The same relative difference in both is a different function, unless one result vanishes
-        compared with the other.
-        """
-        e = self.e
-        assert e.reference is not None
-        shares, kind = [], np.longdouble if e.form == "float64" else np.float64
-        for f, g in ((e.result_f, e.result_g), self._results):
-            one, other = f.numbers(kind), g.numbers(kind)
-            swapped = np.abs(one) < np.abs(other)
-            shares.append(1 - np.where(swapped, one, other) / np.where(swapped, other, one))
-        here, wide = shares
-        steady = (np.abs(here - wide) <= _STAYS * np.abs(wide)) & (
-            np.abs(wide - 1) > LARGE_DIFFERENCE
-        )
-        sizes = np.abs(e.reference[1].numbers(np.float64))
-        gone: NDArray = (np.abs(e.difference) >= 0.5 * sizes) | (e.form == "float64")
-        return gone & ~steady
-
-    def are_none(self, d: NDArray) -> NDArray:
-        """Return a mask of differences that are roundoff of intermediate values."""
-        none: NDArray = np.abs(d) <= self.allowed * self.fine * self.e.natural_size
-        return none
-
-    @property
-    def _gained(self) -> float:
-        """
-        Ratio of the noise levels in the working and in higher precision.
-
-        It is less than the ratio of the roundoffs if rounding errors of long sums exceed the effect
-        of a 1-ulp perturbation of the inputs.
-        """
-        finite = np.isfinite(self.e.scale) & np.isfinite(self.noise_level)
-        here, there = finite_rms(self.e.scale[finite]), finite_rms(self.noise_level[finite])
-        most = self.e.roundoff / self.fine
-        return min(most, max(1.0, here / there)) if there else most
-
-    def _mostly_different(self, d: NDArray, unit: NDArray) -> bool:
-        """
-        Return True if most results have a large relative difference.
-
-        Norms may hide it if a few chaotic results have a much higher noise level.
-        """
-        threshold = LARGE_DIFFERENCE * finite_rms(self.e.result_f.numbers(np.float64))
-        distance = np.abs(d)
-        beyond = (distance > self.e.allowed * unit) & (distance > threshold)
-        return bool(np.count_nonzero(beyond) > d.size / 2)
-
-    @property
-    def nondeterministic(self) -> list[str]:
-        """Names of implementations whose repeated calls differ by as much as f and g."""
-        distance = finite_rms(difference(*self._perturbed))
-        again = self._evaluate_perturbed(1.0)
-        return [
-            name
-            for name, first, then in zip(("f", "g"), self._perturbed, again, strict=True)
-            if comparable(then, first) and finite_rms(difference(first, then)) > distance / 2
-        ]
-
-    @property
-    def agree_unmoved(self) -> bool:
-        """Whether f and g agree at the unperturbed inputs."""
-        size = worst_error_norms(self.e.result_f, self.unmoved, self.noise_level)
-        near = size.robust <= self.allowed and not size.broken
-        return near and not self._mostly_different(self.unmoved, self.noise_level)
-
-    @property
-    def perturbation_growth(self) -> float:
-        """Growth of the difference when the perturbation is REDRAW times as large."""
-        f, g = self._evaluate_perturbed(REDRAW)
-        if not self.norms.absolute or not comparable(f, g):
-            return 1.0
-        return finite_rms(difference(f, g)) / self.norms.absolute
-
-
-_OF_SUMS = 64.0  # ulp of a term per term: well above the ulp of the sum
-
-Differ = Callable[
-    [float, int], NDArray | None
-]  # of (delta, seed) to the differences at perturbed inputs
-
-
-class Evidence(Errors):
-    """Two implementations, their inputs, and the measurements made so far."""
-
-    @cached_property
+    @measured
     def wide(self) -> HigherPrecision | None:
         """Differences in higher precision; None if f or g cannot compute in it."""
         if len(self.wide_results) < 2:
@@ -282,57 +53,285 @@ class Evidence(Errors):
         return wide if wide.comparable else None
 
     @property
-    def differ_wide(self) -> bool:
-        """Whether f and g are different functions, as far as higher precision shows it."""
-        return self.wide is not None and self.wide.differ
-
-    @cached_property
-    def far_similarity(self) -> float:
-        """Cosine similarity of the differences here and at far inputs; 0 for few entries."""
-        if self.difference.size < MANY or self.eta_difference.broken or not self.can_perturb:
-            return 0.0
-        return self.least_similarity(2, self.seed + 850)
-
-    def least_similarity(self, count: int, seed: int) -> float:
-        """Return the smallest cosine similarity of the differences at far inputs."""
-        least = 1.0
-        # The signs of few differences are often the same by chance.
-        for k in range(count if self.effective_count >= MANY else FEW_REDRAWN):
-            least = min(least, self.similarity(2.0**-COARSEST, seed + k) or 0.0)
-            if least <= STEADY:
-                break
-        return least
+    def differ(self) -> bool | None:
+        """Whether f and g differ in higher precision; None if it cannot tell."""
+        return None if self.wide is None else self.wide.differ
 
     def similarity(self, delta: float, seed: int) -> float | None:
         """Return the cosine similarity of f - g at the inputs and at perturbed inputs."""
         there = self.perturbed_difference(delta, seed)
         return None if there is None else cosine(self.difference, there, self.scale)
 
-    def mean_similarity(self, here: NDArray, at: Differ) -> float | None:
-        """Return the mean cosine similarity of differences; None if it is not significant."""
-        differences = [here]
-        similarity = self._pairwise_similarity(differences, at, REDRAWN - 1)
-        if (
-            similarity is not None and self.effective_count < MANY
-        ):  # the signs of few are the same by chance
-            with suppress(BudgetError):
-                similarity = self._pairwise_similarity(differences, at, FEW_REDRAWN)
-        return similarity
+    @measured
+    def far_similarity(self) -> float:
+        """Measure the cosine of the differences here and far away, which is 0 for rounding."""
+        t = self.thresholds
+        if self.error_difference.broken or not self.can_perturb:
+            return 0.0
+        units, here = self.result_f.split(self.scale), self.result_f.split(self.difference)
+        beyond = {
+            k: 1.0
+            for k, d in enumerate(here)
+            if d.size and (len(here) == 1 or error_norms(d, units[k]).robust > self.allowed)
+        }
+        # The signs of few differences are often the same by chance.
+        for n in range(1 if self.effective_count >= t.many else t.few_draws):
+            distance = self.perturbed_difference(t.far, self.seed + 800 + n)
+            if distance is None:
+                return 0.0
+            there = self.result_f.split(distance)
+            beyond = {k: min(x, cosine(here[k], there[k], units[k])) for k, x in beyond.items()}
+            if max(beyond.values(), default=0.0) <= t.persistent:
+                break
+        self.evidence["likeness_far"] = max(beyond.values(), default=0.0)
+        return float(self.evidence["likeness_far"])
 
-    def _pairwise_similarity(
-        self, differences: list[NDArray], at: Differ, more: int
-    ) -> float | None:
-        """Add differences at `more` perturbations, and return the mean pairwise cosine."""
-        # Rounding errors of a sum of n terms are redrawn by perturbations of ulps of the sum.
-        delta = min(2.0**-COARSEST, max(REDRAW, _OF_SUMS * self.length) * self.roundoff)
-        first = len(differences)
-        for k in range(first, first + more):
-            there = at(delta, self.seed + 31 * k)
-            if there is not None:
-                differences.append(there)
-        if len(differences) < 3:
+    @measured
+    def near_similarity(self) -> float | None:
+        """Measure the mean cosine of differences nearby; None if chance explains it."""
+        if not self.can_perturb:
             return None
-        cosines = [cosine(a, b, self.scale) for a, b in combinations(differences, 2)]
-        alike = self.evidence["likeness"] = float(np.mean(cosines))
-        chance = float(np.std(cosines)) / math.sqrt(len(differences))
-        return alike if alike > max(0.05, 5 * chance) else None
+        tested = ~self.zeros_by_constants
+
+        def difference_at(delta: float, seed: int) -> NDArray | None:
+            there = self.perturbed_difference(delta, seed)
+            return None if there is None else np.where(tested, there, 0.0)
+
+        return self.mean_similarity(np.where(tested, self.difference, 0.0), difference_at)
+
+    @cached_property
+    def zeros_by_constants(self) -> NDArray:
+        """
+        Mask of results that are 0 in one function, and in the other what rounded constants make.
+
+        The sine of a whole turn is not 0 if it is computed: a weight that is a function of an angle
+        is off by u*angle, however small it is, and results by as much of the inputs (Higham,
+        Accuracy and Stability of Numerical Algorithms, 2nd ed., theorem 24.2).
+        """
+        t = self.thresholds
+        f, g = (y.numbers(np.float64) for y in self.results.values())
+        r = f if self.reference is None else self.reference.numbers(np.float64)
+        # If the reference is 0 too, constants of the other are rounded in its format.
+        rounding = math.tau * min(self.roundoff, ROUNDOFF["float32"])
+        constants = min(rounding, t.amplified_constants * ROUNDOFF["float64"])
+        parts = self.result_f.split(r)
+        typical = self.result_f.repeat_each(np.array([finite_rms(part) for part in parts]))
+        allowed = np.minimum(self.typical_size, typical) * np.where(r == 0, rounding, constants)
+        close = np.abs(self.difference) <= self.allowed * allowed
+        zeros: NDArray = ((f == 0) | (g == 0)) & close & ~self.result_f.integers
+        return zeros
+
+    def mean_similarity(
+        self, here: NDArray, at: Callable[[float, int], NDArray | None]
+    ) -> float | None:
+        """Return the mean cosine similarity of differences; None if chance explains it."""
+        t = self.thresholds
+        differences, alike = [here], None
+        # Rounding errors of a sum of n terms are redrawn by perturbations of ulps of the sum.
+        delta = min(t.far, max(t.redraw, t.of_sums * self.length) * self.roundoff)
+        for count in (t.draws, t.draws + t.few_draws):
+            with suppress(BudgetError):
+                for k in range(len(differences), count):
+                    there = at(delta, self.seed + 31 * k)
+                    if there is not None:
+                        differences.append(there)
+            if len(differences) < 3:
+                return None
+            cosines = [cosine(a, b, self.scale) for a, b in combinations(differences, 2)]
+            mean = self.evidence["likeness"] = float(np.mean(cosines))
+            chance = 5 * float(np.std(cosines)) / math.sqrt(len(differences))
+            alike = mean if mean > max(0.05, chance) else None
+            if alike is None or self.effective_count >= t.many:
+                break
+        return alike
+
+    @measured
+    def redrawn_near(self) -> bool:
+        """Whether perturbations of some hundred ulps redraw the difference, as rounding errors."""
+        t = self.thresholds
+        count = t.directions if self.effective_count >= t.many else t.few_draws
+        delta = t.coarse * self.roundoff
+        near = [self.similarity(delta, self.seed + 1000 + k) or 0.0 for k in range(count)]
+        return self.can_perturb and float(np.mean(near)) < t.unrelated
+
+    @measured
+    def digits_redrawn(self) -> bool:
+        """
+        Whether a difference that is alike near the inputs consists of digits that one loses there.
+
+        Those of small results, which larger ones hide in norms, are redrawn at far inputs; those
+        of the reference implementation itself are not in the errors of the other one.
+        """
+        t, source = self.thresholds, self.reference_source
+        alike = self.near_similarity or 0.0
+        if self.error_difference.normwise * math.sqrt(alike) <= t.systematic:
+            far = [self.similarity(t.far, self.seed + 860 + k) or 0.0 for k in range(4)]
+            if float(np.mean(far)) < t.unrelated:
+                return True
+        if source is None or source.name not in self.implementations:
+            return False
+        name = "g" if source.name == "f" else "f"
+
+        def off_at(delta: float, seed: int) -> NDArray | None:
+            x = self.perturb(delta, seed, wide=False)
+            y, r = self.implementations[name](x), source.implementation(to_higher_precision(x))
+            return difference(y, r) if comparable(y, r, self.result_f) else None
+
+        size = self.errors[name].rms
+        if size <= t.systematic:
+            return True
+        alike = self.mean_similarity(self.deviation(self.results[name]), off_at) or 0.0
+        return size * math.sqrt(alike) <= t.systematic
+
+    @measured
+    def agrees_elsewhere(self) -> Elsewhere | None:
+        """How f and g agree at perturbed inputs, although they differ here: at ties, say."""
+        return agreement_elsewhere(self)
+
+    @cached_property
+    def wrong_integers(self) -> bool:
+        """Whether integers differ as much in higher precision, or with exact inputs."""
+        return bool(self.integers.differing) and self.integers.same_in_higher_precision
+
+    @measured
+    def ignores_strides(self) -> str | None:
+        """Find an implementation that is right only for arrays without gaps."""
+        return ignores_strides(self)
+
+    @measured
+    def jumps(self) -> Jumps:
+        """Which results jump by as much as f and g differ when inputs change by a few ulps."""
+        return Jumps(self)
+
+    @measured
+    def arrangements(self) -> Arrangements:
+        """Results of parts of a batch and of other memory layouts."""
+        return Arrangements(self)
+
+    # Formats and ranges
+
+    @measured
+    def observed(self) -> dict[str, dict[str, int]]:
+        """How many results of operations of each implementation have each format."""
+        formats = {
+            name: implementation.observed_formats(self.inputs)
+            for name, implementation in self.implementations.items()
+        }
+        if any(formats.values()):
+            self.evidence["observed"] = formats
+        return formats
+
+    @cached_property
+    def observed_reduction(self) -> tuple[str, str] | None:
+        """The implementation that computes in a lower precision, and the coarsest that it uses."""
+        lower = {
+            name: {form for form in formats if roundoff_of(form) > self.roundoff}
+            for name, formats in self.observed.items()
+        }
+        for name, other in (("g", "f"), ("f", "g")):
+            if lower[name] - lower[other]:
+                return name, max(lower[name] - lower[other], key=roundoff_of)
+        return None
+
+    @measured
+    def difference_without_formats(self) -> NDArray | None:
+        """Measure f - g with float64 instead of every lower format, if that is possible."""
+        if self.wide is not None:
+            return self.wide.difference
+        results = []
+        for implementation in self.implementations.values():
+            if self.form != "float64" or not implementation.uses_torch:
+                return None
+            implementation.runs_in_float64 = True
+            results.append(implementation(Point(self.inputs, wide=True)))
+            implementation.runs_in_float64 = False
+        return difference(*results) if comparable(*results, self.result_f) else None
+
+    @measured
+    def stored_format(self) -> InferredFormat | None:
+        """Find the lower precision whose numbers all results of one implementation are."""
+        return None if self.error_difference.broken else format_of_results(self)
+
+    @measured
+    def format_of_sums(self) -> InferredFormat | None:
+        """Find the lower precision of sums that fall behind."""
+        return format_of_sums(self)
+
+    @measured
+    def inferred_format(self) -> InferredFormat | None:
+        """Find the lower precision that explains the difference."""
+        return infer_format(self)
+
+    @measured
+    def quantum(self) -> tuple[str, float] | None:
+        """Find an implementation whose results are multiples of an ulp of larger numbers."""
+        return quantum_of_results(self)
+
+    @cached_property
+    def flushed_by(self) -> dict[str, NDArray]:
+        """Masks of results that are 0 in one implementation, and subnormal in the other."""
+        return flushed_by(self)
+
+    @measured
+    def range_loss(self) -> RangeLoss | None:
+        """Find results that are lost by overflow, underflow or the boundary of a domain."""
+        return find_range_loss(self)
+
+    @measured
+    def grows_in_float32(self) -> bool:
+        """Whether differences of float64 are by far larger in float32, as lost digits are."""
+        t = self.thresholds
+        if self.form != "float64" or self.error_difference.broken:
+            return False
+        here, there = np.zeros(self.difference.size), np.zeros(self.difference.size)
+        for k in range(t.directions + 1):  # to see a typical rounding error in one
+            x = self.perturb(t.far / 8 if k else 0.0, self.seed + 880 + k, wide=False)
+            low = [
+                v.astype("c8" if v.dtype.kind == "c" else "f4") if is_perturbable(v) else v
+                for v in x
+            ]
+            pairs = [(self.f(v), self.g(v)) for v in (x, low)]
+            if not comparable(self.result_f, *pairs[0], *pairs[1]):
+                return False
+            here, there = (
+                np.fmax(d, np.abs(difference(*pair)))
+                for d, pair in zip((here, there), pairs, strict=True)
+            )
+        beyond = np.abs(self.difference) > self.allowed * self.scale
+        grown = there > t.lucky**-1 * (ROUNDOFF["float32"] / self.roundoff) * here
+        grown &= np.isfinite(there)
+        return bool(np.mean(grown[beyond]) >= t.explained) if beyond.any() else False
+
+    @measured
+    def other_is_insensitive(self) -> bool:
+        """Whether the reference amplifies perturbations that the other function ignores."""
+        t, source = self.thresholds, self.reference_source
+        if source is None or len(self.wide_results) < 2 or source.name not in self.wide_results:
+            return False
+        name = "g" if source.name == "f" else "f"
+        there = source_of(self, name, self.implementations[name], self.wide_results[name])
+        return self.condition > t.ill_conditioned and there.condition < t.insensitive
+
+    @measured
+    def constant_in_steps(self) -> str | None:
+        """Find an implementation whose wrong results do not change by 1 ulp, unlike the other's."""
+        t = self.thresholds
+        lost = np.abs(self.difference) > t.single * self.allowed * self.scale
+        if self.error_difference.broken or not lost.any():
+            return None
+        shares = {}
+        for name, here in self.results.items():
+            unchanged, numbers = lost.copy(), here.numbers(np.float64)
+            for k in range(2):
+                x = self.perturb(t.base * self.roundoff, self.seed + 870 + k, wide=False)
+                there = self.implementations[name](x)
+                if not comparable(there, here):
+                    return None
+                unchanged &= there.numbers(np.float64) == numbers
+            varies = np.unique(numbers[lost]).size > 1
+            shares[name] = np.count_nonzero(unchanged) / np.count_nonzero(lost) if varies else 0.0
+        stays, changes = sorted(shares, key=lambda name: -shares[name])
+        if self.errors and stays != self.less_exact:
+            return None
+        steps = shares[stays] >= t.persistent and shares[changes] < t.persistent
+        return stays if steps else None

@@ -8,10 +8,10 @@ import numpy as np
 
 from .._compare.tolerances import name_of
 from .._core.containers import FlatArguments, as_tuple, flatten
-from .._core.dtypes import ROUNDOFF
+from .._core.dtypes import ROUNDOFF, as_real_vector
 from .._core.libraries import library_of
 from .._core.protocols import ArrayLibrary, NDArray
-from .callables import Result
+from .._kernels.diagnose import PERTURB
 
 # Bytes of the widest vector registers (AVX-512).
 _VECTOR_BYTES = 64
@@ -169,9 +169,42 @@ def is_perturbable(x: Any) -> bool:
     return isinstance(x, np.ndarray) and (x.dtype.kind in "fc" or x.dtype.name == "bfloat16")
 
 
-def to_higher_precision(inputs: Sequence[Any]) -> list[Any]:
+class Point(list[Any]):
+    """
+    Inputs of a call, and what was done to them, which is done to captured parameters as well.
+
+    Attributes
+    ----------
+    wide : bool
+        True if they are in the next higher precision.
+    delta : float
+        Size of the relative perturbation; 0 for none.
+    seed : int
+        Seed of the perturbation.
+    alone : bool
+        True if parameters are perturbed that only one of f and g has.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[Any],
+        wide: bool = False,
+        delta: float = 0.0,
+        seed: int = 0,
+        alone: bool = False,
+    ) -> None:
+        super().__init__(items)
+        self.wide, self.delta, self.seed, self.alone = wide, delta, seed, alone
+
+
+def to_higher_precision(inputs: Sequence[Any]) -> Point:
     """Return the inputs in the next higher precision."""
-    return [x.astype(HIGHER_PRECISION[x.dtype.name]) if is_perturbable(x) else x for x in inputs]
+    promoted = (
+        x.astype(HIGHER_PRECISION[x.dtype.name]) if is_perturbable(x) else x for x in inputs
+    )
+    return Point(
+        promoted, wide=True, delta=getattr(inputs, "delta", 0.0), seed=getattr(inputs, "seed", 0)
+    )
 
 
 def perturbable(inputs: Sequence[Any]) -> list[int]:
@@ -190,7 +223,7 @@ def checked_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
     return arrays
 
 
-_REALS = {"complex64": "float32", "complex128": "float64"}
+REAL_FORMATS = {"complex64": "float32", "complex128": "float64"}
 
 
 def infer_precision(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> str:
@@ -204,7 +237,8 @@ def infer_precision(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()
             msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r:.60}"
             raise ValueError(msg)
         if held and all(
-            ROUNDOFF[_REALS.get(input_name, input_name)] > ROUNDOFF[name] for input_name in held
+            ROUNDOFF[REAL_FORMATS.get(input_name, input_name)] > ROUNDOFF[name]
+            for input_name in held
         ):
             msg = f"dtype is {name}, but the inputs are {held[0]}: "
             msg += "pass arrays that can hold its numbers"
@@ -221,25 +255,22 @@ def infer_precision(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()
         filter(is_perturbable, inputs)
     )
     kinds = [x.dtype.name for x in arrays]
-    reals = [_REALS.get(name, name) for name in kinds]
+    reals = [REAL_FORMATS.get(name, name) for name in kinds]
     formats = [name for name in reals if name in ROUNDOFF and name in HIGHER_PRECISION]
     return min(formats, key=lambda name: ROUNDOFF[name]) if formats else "float64"
 
 
-def infer_result_precision(*results: Result) -> str:
-    """Return the highest precision of results, for inputs that have none."""
-    names = [
-        (x.ndim > 0, _REALS.get(name, name).removesuffix("fn"))
-        for result in results
-        for x, name in zip(result.arrays, result.dtypes, strict=True)
-    ]
-    formats = [(is_array, name) for is_array, name in names if name in ROUNDOFF]
-    # Scalars are ignored if there are arrays: they are often Python floats.
-    chosen = [name for is_array, name in formats if is_array] or [name for _, name in formats]
-    return min(chosen, key=lambda name: ROUNDOFF[name]) if chosen else "float64"
-
-
-def is_wide(result: Result, form: str) -> bool:
-    """Return True if all floating-point results are in higher precision than `form`."""
-    kinds = "gG" if form == "float64" else "dDgG"
-    return all(x.dtype.kind not in "fc" or x.dtype.char in kinds for x in result.arrays)
+def perturb(x: NDArray, delta: float, seed: int, out: NDArray) -> NDArray:
+    """Store x with random relative perturbations of about delta in `out`; return it shaped as x."""
+    in_reals, out_reals = as_real_vector(np.ascontiguousarray(x)), as_real_vector(out)
+    key = in_reals.dtype, out_reals.dtype
+    if all(dtype.char in "fd" and dtype.isnative for dtype in key):
+        PERTURB[key](in_reals, delta, seed, out_reals)
+    else:
+        ones = np.ones(in_reals.size)
+        changes = np.empty(in_reals.size)
+        PERTURB[ones.dtype, ones.dtype](ones, 0.5, seed, changes)
+        work_dtype = np.promote_types(np.promote_types(in_reals.dtype, float), out_reals.dtype)
+        share = 2 * work_dtype.type(delta)
+        out_reals[:] = in_reals.astype(work_dtype) * (1 + share * (changes - 1).astype(work_dtype))
+    return out.reshape(x.shape)

@@ -12,13 +12,15 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
 
 from .._core.threads import children_with_safe_path
-from .callables import Implementation, one_line_error
+from .callables import Implementation
+from .results import one_line_error
 
 _INTERRUPTED = 128 + signal.SIGINT
 # Seconds without a message after which a call counts as hanging.
@@ -198,7 +200,7 @@ def _run(
 ) -> None:
     _end_with_parent(pipe)
     for implementation in implementations:
-        implementation.call = _Announced(implementation.call, implementation.name, pipe)
+        implementation.announce = partial(pipe.send, ("calls", implementation.name))
     try:
         pipe.send(("result", work()))
     except Exception as error:
@@ -227,16 +229,3 @@ def _sendable(error: Exception) -> Exception:
     except Exception:  # its class may do anything
         return TypeError(one_line_error(error))
     return error
-
-
-class _Announced:
-    """A function that reports each call through a pipe."""
-
-    def __init__(self, call: Callable[..., Any], name: str, pipe: Connection) -> None:
-        self._call, self._name, self._pipe = call, name, pipe
-        self.__name__ = getattr(call, "__name__", type(call).__name__)
-
-    def __call__(self, *args: Any) -> Any:
-        """Call the function."""
-        self._pipe.send(("calls", self._name))
-        return self._call(*args)

@@ -1,25 +1,22 @@
 """Measure errors in units of the change that a 1-ulp perturbation of the inputs causes."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from .._core.dtypes import SMALLEST, as_real_vector
 from .._core.protocols import NDArray
-from .._kernels.diagnose import ADD_SQUARES, COSINE, PERTURB, SUMMARIZE_ERRORS
-from .callables import Implementation, Result, comparable, join_or_none, one_line_error
-from .inputs import HIGHER_PRECISION, is_perturbable
-from .verdict import ILL_CONDITIONED, INSENSITIVE
+from .._kernels.diagnose import ADD_SQUARES, COSINE, SUMMARIZE_ERRORS
+from .callables import Implementation
+from .inputs import HIGHER_PRECISION, Point, is_perturbable, perturb
+from .results import Result, comparable, join_or_none, one_line_error
 
 # A perturbation that changes results this many times more than a different one is repeated.
 _OUTLIER_FACTOR = 100.0
 # Relative change between repeated calls above which a function is nondeterministic.
 _REPEAT_CHANGE = 0.05
-# Perturbations of the inputs: the RMS is then within a factor of 1.8 with a probability of 95 %.
-N_PERTURBATIONS = 8
 
 
 class Perturbations:
@@ -30,38 +27,26 @@ class Perturbations:
     memory of the previous one: page faults would take longer than the perturbation.
     """
 
-    def __init__(self, inputs: Sequence[Any]) -> None:
-        self._inputs = inputs
+    def __init__(self, inputs: Sequence[Any], alone: bool = False) -> None:
+        self._inputs, self._alone = inputs, alone
         self._memory: dict[tuple[int, np.dtype[Any]], NDArray] = {}
 
-    def __call__(self, delta: float, seed: int, wide: bool) -> list[Any]:
-        return [
+    def __call__(self, delta: float, seed: int, wide: bool) -> Point:
+        perturbed = (
             self._perturbed(k, x, delta, (seed + 1000 * k) % 2**64, wide)
             if is_perturbable(x)
             else x
             for k, x in enumerate(self._inputs)
-        ]
+        )
+        # Inputs that are perturbed already take their parameters with them.
+        size = max(delta, getattr(self._inputs, "delta", 0.0))
+        return Point(perturbed, wide, size, seed, self._alone)
 
     def _perturbed(self, k: int, x: NDArray, delta: float, seed: int, wide: bool) -> NDArray:
         kind = HIGHER_PRECISION[x.dtype.name] if wide else x.dtype
         if (k, kind) not in self._memory:
             self._memory[k, kind] = np.empty(x.size, kind)
-        out = self._memory[k, kind]
-        in_reals, out_reals = as_real_vector(np.ascontiguousarray(x)), as_real_vector(out)
-        key = in_reals.dtype, out_reals.dtype
-        if all(dtype.char in "fd" and dtype.isnative for dtype in key):
-            PERTURB[key](in_reals, delta, seed, out_reals)
-        else:
-            ones = np.ones(in_reals.size)
-            changes = np.empty(in_reals.size)
-            PERTURB[ones.dtype, ones.dtype](ones, 0.5, seed, changes)
-            work_dtype = np.promote_types(np.promote_types(in_reals.dtype, float), out_reals.dtype)
-            share = 2 * work_dtype.type(delta)
-            out_reals[:] = in_reals.astype(work_dtype) * (
-                1 + share * (changes - 1).astype(work_dtype)
-            )
-        result: NDArray = out.reshape(x.shape)
-        return result
+        return perturb(x, delta, seed, self._memory[k, kind])
 
 
 def difference(a: Result, b: Result) -> NDArray:
@@ -197,30 +182,6 @@ def perturbation_rms(
     return spread
 
 
-@dataclass(frozen=True)
-class NoiseLevel:
-    """Expected rounding error of each result, and the condition number."""
-
-    values: NDArray
-    kappa: float  # change of the results by 1-ulp perturbations / their roundoff
-
-
-def estimate_noise_level(
-    implementation: Implementation,
-    reference: Result,
-    perturb: Perturbations,
-    roundoff: float,
-    form: str,
-    seed: int,
-) -> NoiseLevel:
-    """Estimate the noise level of a reference result by calls at perturbed inputs."""
-    seeds = [seed + k for k in range(N_PERTURBATIONS)]
-    spread = perturbation_rms(implementation, reference, perturb, roundoff, seeds, wide=True)
-    rounded = result_roundoffs(reference, roundoff)
-    values = np.hypot(np.hypot(spread, rounded), SMALLEST.get(form, 0.0))
-    return NoiseLevel(values, condition_number(spread, reference, roundoff))
-
-
 def condition_number(spread: NDArray, result: Result, roundoff: float) -> float:
     """Return the norm of the change by perturbations relative to that of the roundoffs."""
     rounding = roundoff * np.abs(result.numbers(np.float64))
@@ -239,75 +200,11 @@ def result_roundoffs(result: Result, roundoff: float) -> NDArray:
     return rounding
 
 
-# Relative perturbation to detect steps, as a fraction of the relative difference of f and g.
-_STEP_FRACTION = 1 / 16
-# Largest such perturbation, relative to an input.
-_MAX_STEP = 2.0**-6
-# Length of the second perturbation, relative to the first.
-_SHORTER = 0.25
-# Relative deviation from linear growth above which results change in steps.
-_NONLINEARITY = 0.5
-
-
-def is_stepwise(
-    implementation: Implementation, here: Result, perturb: Perturbations, off: float, seed: int
-) -> bool:
-    """
-    Return True if results change in steps under perturbations of a fraction of `off`.
-
-    The perturbations are far above rounding in higher precision. Values that are rounded to lower
-    precision stay constant or jump, whereas a smooth function is nearly linear, the more so for
-    the shorter perturbation.
-    """
-    delta = min(_MAX_STEP, _STEP_FRACTION * off)
-    return all(
-        _changes_direction(implementation, here, perturb, delta * part, seed)
-        for part in (1, _SHORTER)
-    )
-
-
-def _changes_direction(
-    implementation: Implementation, here: Result, perturb: Perturbations, delta: float, seed: int
-) -> bool:
-    """Return True if the second half of a perturbation changes results unlike the first."""
-    near = implementation(perturb(delta, seed, wide=True))
-    far = implementation(perturb(2 * delta, seed, wide=True))
-    if not comparable(near, far, here):
-        return False
-    begun, then = difference(near, here), difference(far, near)
-    return finite_rms(then - begun) >= _NONLINEARITY * finite_rms(begun)
-
-
-def choose_reference(
-    implementations: dict[str, Implementation],
-    results: dict[str, Result],
-    unit_of: Callable[[Implementation, Result], NoiseLevel],
-    is_stepwise: Callable[[str], bool],
-) -> tuple[Implementation, Result, NoiseLevel]:
-    """Choose the reference among the results in higher precision, and its noise level."""
-    # Prefer the result with more finite entries.
-    finite = {
-        name: int(np.isfinite(result.numbers(np.float64)).sum()) for name, result in results.items()
-    }
-    first, *others = sorted(results, key=lambda name: (-finite[name], name))
-    # Prefer a smooth function to one that changes in steps: that rounds to lower precision.
-    if others and is_stepwise(first) and not is_stepwise(others[0]):
-        first, others = others[0], []
-    unit = unit_of(implementations[first], results[first])
-    for name in others:  # lower precision inside hides perturbations
-        if unit.kappa < INSENSITIVE and finite[name] == finite[first]:
-            other = unit_of(implementations[name], results[name])
-            # A larger condition number would not be that of the same function.
-            if INSENSITIVE <= other.kappa < ILL_CONDITIONED:
-                return implementations[name], results[name], other
-    return implementations[first], results[first], unit
-
-
 def require_comparable(result: Result, working: Result, roundoff: float) -> None:
     """Raise if the result of the caller's reference cannot serve as one."""
     problem = _problem(result, working, roundoff)
     if problem is not None:
-        raise ValueError(f"float64 {problem}: pass f in higher precision")
+        raise ValueError(f"reference {problem}: pass f in higher precision")
 
 
 def _problem(result: Result, working: Result, roundoff: float) -> str | None:

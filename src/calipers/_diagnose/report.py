@@ -15,9 +15,10 @@ from .._core.dtypes import ROUNDOFF
 from .._core.environment import fingerprint
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .callables import BudgetError, comparable
+from .callables import BudgetError
 from .evidence import Evidence
 from .noise_level import ErrorNorms, finite_rms
+from .results import comparable
 from .text import again, details, headline, inputs_text, names_in_code, text_of
 from .verdict import (
     BUG,
@@ -48,27 +49,29 @@ class Measurement:
 def measure(e: Evidence) -> Measurement:
     """Return the errors, as far as the remaining calls allow."""
     try:
-        evidence: dict[str, Any] = {"apart": _numbers(e.eta_difference)}
+        evidence: dict[str, Any] = {"apart": _numbers(e.error_difference)}
         evidence["apart"]["absolute_largest"] = float(np.abs(e.difference).max(initial=0))
         with np.errstate(all="ignore"):
             units = np.where(e.difference == 0, 0.0, np.abs(e.difference) / e.scale)
         if e.reference is None:
             evidence["scale"] = finite_rms(e.result_f.numbers(np.float64))
+            if e.source == "auto" and "wide_results" in vars(e):
+                evidence["higher_precision"] = [*e.wide_results]
             return Measurement(evidence, units)
-        reference = e.reference[1].numbers(np.float64)
+        reference = e.reference.numbers(np.float64)
         evidence |= {
-            "f": _numbers(e.eta_f),
-            "g": _numbers(e.eta_g),
-            "kappa": e.noise_level.kappa,
+            "f": _numbers(e.errors["f"]),
+            "g": _numbers(e.errors["g"]),
+            "kappa": e.condition,
             "scale": finite_rms(reference),
-            "measured_from": e.reference[0].name,
+            "measured_from": e.reference_name,
         }
-        if e.reference[0].name in e.implementations:
+        if e.reference_name in e.implementations:
             evidence["higher_precision"] = [*e.wide_results]
         if e.wide is not None:
             evidence["wide"] = _numbers(e.wide.norms)
-            if e.eta_difference.absolute:
-                evidence["drop"] = e.wide.norms.absolute / e.eta_difference.absolute
+            if e.error_difference.absolute:
+                evidence["drop"] = e.wide.norms.absolute / e.error_difference.absolute
         return Measurement(evidence, units, reference)
     except BudgetError:
         return Measurement({})
@@ -268,7 +271,7 @@ def build_diagnosis(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
         if measurement.units is not None:
             worst = _farthest(e, measurement.units, measurement.reference)
             # Single results may exceed the limit, although the norm does not.
-            if verdict.kind not in (ROUNDING, LAYOUT) and not e.is_rounding(e.eta_difference):
+            if verdict.kind not in (ROUNDING, LAYOUT) and not e.is_rounding(e.error_difference):
                 where = _where(e, measurement.units)
     elif are_comparable:
         numbers = e.result_f.numbers(np.float64)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Number of results with the largest differences that are shown: a report has at most 25 lines.
 _WORST = 3
 # Factor by which the suggested budget exceeds one that did not suffice.
-_MORE_CALLS = 4
+_MORE_CALLS = 16
 
 
 def text_of(diagnosis: "DiagnosisData") -> str:
@@ -130,8 +130,13 @@ def next_step(diagnosis: "DiagnosisData") -> str | None:
     if kind == REDUCED:
         return _commented(f"{again(diagnosis)}.recommend_tolerance()", "if this is intended")
     if is_disputed and len(evidence.get("higher_precision", ())) == 1:
-        options = diagnosis.options | {"float64": "reference"}
+        options = diagnosis.options | {"reference": "reference"}
         comment = f"reference: a function that computes in {_higher_precision(diagnosis)}"
+        return _commented(again(replace(diagnosis, options=options)), comment)
+    in_one_precision = kind == SUSPECT and evidence.get("rule") == "undecided"
+    if in_one_precision and "reference" not in diagnosis.options and "drop" in evidence:
+        options = diagnosis.options | {"reference": '"f"'}
+        comment = f"if {diagnosis.names[1]} is another implementation in {diagnosis.dtype}"
         return _commented(again(replace(diagnosis, options=options)), comment)
     if kind in (BUG, SUSPECT, UNSTABLE) and diagnosis.worst:
         worst = diagnosis.worst[0]
@@ -210,14 +215,19 @@ def _limit(diagnosis: "DiagnosisData") -> str:
 def _reference(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
     """Say which implementation is the reference, if its own errors cannot be seen."""
     source = diagnosis.evidence.get("measured_from")
+    if source is None and "higher_precision" in diagnosis.evidence:
+        text = f"none: {f} cannot compute in {_higher_precision(diagnosis)}"
+        if diagnosis.evidence["higher_precision"]:
+            text += f', and {g} alone is one only if asked for: reference="g"'
+        return field("reference", f"{text}; pass reference=reference, a function that can", 3)
     if source not in ("f", "g"):
         return []
     one, other = (f, g) if source == "f" else (g, f)
     precision = _higher_precision(diagnosis)
     if len(diagnosis.evidence["higher_precision"]) == 1:
-        verb = "is not called" if "float64" in diagnosis.options else "cannot compute"
+        verb = "is not called" if "reference" in diagnosis.options else "cannot compute"
         text = f"{one} in {precision} ({other} {verb} in {precision}): an error of {one} itself "
-        return field("reference", f"{text}cannot be seen; pass float64=reference", 3)
+        return field("reference", f"{text}cannot be seen; pass reference=reference", 3)
     if not _is_disputed(diagnosis):
         return []
     text = f"{one} in {precision}; {other} in {precision} differs from it: either may be wrong"

@@ -1,4 +1,4 @@
-"""A verdict of diagnose, its thresholds, and the data of its report."""
+"""A verdict of diagnose, and the data of its report."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,47 +11,6 @@ KINDS = (
     *(EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE),
     *(SUSPECT, BUG, RAISES),
 )
-
-# Condition number above which rounding of the inputs, not the algorithm, determines the error.
-ILL_CONDITIONED = 100.0
-# If the noise level falls by a factor G in higher precision, rounding errors fall by at least G to
-# this power.
-GAIN_EXPONENT = 0.55
-# Factor on the limit for the largest of up to a million errors.
-ALONE = 8.0
-# Perturbation in ulps of the working precision, compared with which rounding of results is small.
-FAR = 16.0
-# Fraction of the squared error that a cause must explain.
-EXPLAINED = 0.9
-# Number of perturbations to find results that jump.
-FLIPS = 32
-# Number of perturbed differences to compare: those of rounding are uncorrelated.
-REDRAWN = 6
-# Condition number below which 1-ulp perturbations of the inputs have no effect.
-INSENSITIVE = 0.1
-# Error by rounded constants at any inputs, relative to the expected rounding error.
-SYSTEMATIC = 2.0
-# Perturbation in ulps that redraws rounding errors of all kinds.
-REDRAW = 2.0**10
-# Smallest perturbation in ulps that redraws noise of lower precision.
-COARSE = 2.0**9
-# Relative difference that no constant rounded to the working precision causes.
-LARGE_DIFFERENCE = 2.0**-10
-# Relative difference larger than rounding to any supported format can cause.
-HALF = 0.5
-# Cosine similarity that rounding errors do not reach.
-STEADY = 0.9
-# Effective number of differences for which a cosine near 1 is significant.
-MANY = 16
-# Number of differences that may be explained by chance.
-FEW = 4
-# Number of perturbations if the effective number of differences is below MANY.
-FEW_REDRAWN = 12
-# Largest plausible amplification of roundoff in constants: a constant typed with eleven digits has
-# a larger error.
-CONSTANT_AMPLIFICATION = 2.0**16
-# Largest relative perturbation of the inputs, as a power of 1/2.
-COARSEST = 3
 
 
 def as_multiple(size: float, limit: float | None = None) -> str:

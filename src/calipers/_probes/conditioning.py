@@ -103,7 +103,7 @@ def function_condition(f: Callable[..., Any], inputs: Any) -> Condition:
         msg = "f must return a finite number: infinities and NaN have no condition number"
         raise ValueError(msg)
     if evidence.reference is not None:
-        kappa = evidence.noise_level.kappa
+        kappa = evidence.condition
         return Condition(kappa, _digits(kappa, evidence.roundoff), evidence.form)
     roundoffs, scale = result_roundoffs(probed.result, evidence.roundoff), evidence.scale
     finite = np.isfinite(roundoffs) & np.isfinite(scale)

@@ -13,9 +13,9 @@ from .._core.arguments import require_callable
 from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .._diagnose.callables import Result, join_or_none, one_line_error
 from .._diagnose.inputs import HIGHER_PRECISION, as_inputs, is_perturbable
 from .._diagnose.noise_level import difference
+from .._diagnose.results import Result, join_or_none, one_line_error
 from .trials import unlimited_implementation
 
 

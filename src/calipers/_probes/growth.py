@@ -15,17 +15,21 @@ from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import Report, name_in_code, wrapped_code
 from .._core.types import PyTree
-from .._diagnose.callables import Result, comparable, describe_name_mismatch
 from .._diagnose.inputs import (
     NestedInputs,
     checked_inputs,
     infer_precision,
-    infer_result_precision,
     is_perturbable,
-    is_wide,
     to_higher_precision,
 )
 from .._diagnose.noise_level import difference, finite_rms
+from .._diagnose.results import (
+    Result,
+    comparable,
+    describe_name_mismatch,
+    infer_result_precision,
+    is_wide,
+)
 from .._diagnose.text import names_in_code
 from .trials import unlimited_implementation
 

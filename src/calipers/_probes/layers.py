@@ -1,24 +1,24 @@
 """Compare two implementations layer by layer: layers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._core.arguments import require_callable
 from .._core.containers import as_tuple
+from .._core.dtypes import ROUNDOFF
 from .._core.libraries import library_of
 from .._core.report import Report
-from .._diagnose.callables import Result
+from .._diagnose.diagnose import diagnose
 from .._diagnose.evidence import Evidence
-from .._diagnose.inputs import (
-    checked_inputs,
-    infer_precision,
-    infer_result_precision,
-    is_perturbable,
-    longest_axis,
-)
+from .._diagnose.inputs import checked_inputs, infer_precision, is_perturbable, longest_axis
+from .._diagnose.noise_level import finite_rms
+from .._diagnose.parameters import is_module
+from .._diagnose.reasons import roundoff_of
+from .._diagnose.results import Result, infer_result_precision
+from .._diagnose.thresholds import THRESHOLDS
 from .trials import Trial, trial, unlimited_implementation
 
 if TYPE_CHECKING:
@@ -159,8 +159,86 @@ class Layers(Report):
         )
 
 
-def compare_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
+def compare_modules(f: Any, g: Any, x: Any) -> Layers:
+    """
+    Run two torch modules of one structure, and each module in g also at the inputs of that in f.
+
+    Modules come in the order in which they return: children before what contains them, whose own
+    operations are then the only new ones.
+    """
+    called, there = _record(f, x), _record(g, x)
+    if [*called] != [*there]:
+        other = next(iter({*called} ^ {*there}), "their order")
+        msg = f"the modules must have the same structure; {other!r} is called in only one of them"
+        raise ValueError(msg)
+    return Layers(tuple(_module_layer(name, called[name], there[name]) for name in called))
+
+
+def _record(model: Any, x: Any) -> dict[str, tuple[Any, tuple[Any, ...], Any]]:
+    """Return each submodule that a model calls with its arguments and result, in order."""
+    calls: dict[str, tuple[Any, tuple[Any, ...], Any]] = {}
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
+
+    def watch(name: str, module: Any) -> Any:
+        def hook(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+            if name not in calls and all(library_of(y) is not None for y in args) and args:
+                calls[name] = partial(_call, module, kwargs, dtype), args, output
+
+        return module.register_forward_hook(hook, with_kwargs=True)
+
+    hooks = [watch(name or type(model).__name__, part) for name, part in model.named_modules()]
+    try:
+        _call(model, {}, dtype, *as_tuple(x))
+    finally:
+        for handle in hooks:
+            handle.remove()
+    return calls
+
+
+def _call(module: Any, kwargs: Any, dtype: Any, *args: Any) -> Any:
+    """Call a module with arguments in its own format, and return results in theirs."""
+    before = args[0].dtype
+    cast = [y.to(dtype) if y.is_floating_point() and dtype is not None else y for y in args]
+    y = module(*cast, **kwargs)
+    outputs = [part.to(before) if part is not None else part for part in as_tuple(y)]
+    return outputs[0] if library_of(y) is not None else tuple(outputs)
+
+
+def _module_layer(name: str, f: Any, g: Any) -> Layer:
+    """Compare one module of g with that of f, at the inputs of that of f and at its own."""
+    (original, args, output), (port, _, other) = f, g
+    diagnosis = diagnose(original, port, args, batch=())
+    names = ("f", "g", "apart")
+    errors = [diagnosis.evidence[k] for k in names if k in diagnosis.evidence]
+    units = max((min(e["rms"], e["normwise"]) for e in errors), default=0.0)
+    largest = max((e["largest"] for e in errors), default=0.0)
+    times = roundoff_of(diagnosis.format) / ROUNDOFF[diagnosis.dtype] if diagnosis.format else 1.0
+    explained = diagnosis.ok(["ROUNDING", "LAYOUT", "AMPLIFIED", "REDUCED"])
+    problem = None if explained else diagnosis.reason
+    size = sum(y.numel() for y in as_tuple(output) if library_of(y) is not None)
+    allowed = diagnosis.allowed * times
+    if explained:  # at jumps, say, by more than the limit
+        allowed = max(allowed, units, largest / THRESHOLDS.single)
+    new = Trial(name, size, size if units else 0, units, largest, allowed, problem)
+    unit = ROUNDOFF[diagnosis.dtype] * (_distance(output, None) or 1.0)
+    distance = _distance(output, other) / unit
+    return Layer(name, new, Trial(name, size, size if distance else 0, distance, distance, allowed))
+
+
+def _distance(a: Any, b: Any) -> float:
+    """Return the RMS of the difference of two results of modules, or of one of them."""
+    results = [
+        np.concatenate([np.ravel(library.fetch(part)).astype(float) for part, library in parts])
+        for y in (a, b)
+        if (parts := [(part, lib) for part in as_tuple(y) if (lib := library_of(part)) is not None])
+    ]
+    return finite_rms(results[0] - results[-1] if len(results) > 1 else results[0])
+
+
+def compare_layers(fs: Any, gs: Any, x: Any) -> Layers:
     """Run both implementations, and each layer of gs also at the inputs of that of fs."""
+    if is_module(fs) and is_module(gs):
+        return compare_modules(fs, gs, x)
     fs, gs = _layers(fs, "fs"), _layers(gs, "gs")
     if len(fs) != len(gs) or not fs:
         counts = f"got {len(fs)} and {len(gs)}"
@@ -180,7 +258,7 @@ def compare_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
         )
         # The noise level is that of g's layer; of f's if g's results are not finite.
         form, length = infer_precision(ours, None), longest_axis(ours)
-        evidence = Evidence(both[1], both[0], ours, form, widens="fg", length=length)
+        evidence = Evidence(both[1], both[0], ours, form, source="both", length=length)
         _require(evidence.result_f, "gs", g_name)
         _require(evidence.result_g, "fs", f_name)
         if not any(map(is_perturbable, ours)):

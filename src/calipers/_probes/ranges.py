@@ -10,10 +10,10 @@ import numpy as np
 from .._core.dtypes import FORMATS
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .._diagnose.callables import Result, comparable
 from .._diagnose.inputs import is_perturbable, to_higher_precision
 from .._diagnose.noise_level import difference, result_roundoffs
-from .._diagnose.rules.overflow_underflow import STEP, homogeneity_degrees, scaled, unscaled
+from .._diagnose.range_loss import STEP, homogeneity_degrees, scaled, unscaled
+from .._diagnose.results import Result, comparable
 from .._diagnose.verdict import as_multiple
 from .trials import ProbedFunction, relative_norms
 
@@ -92,7 +92,7 @@ def find_range_loss(f: Callable[..., Any], inputs: Any) -> Range:
     probed = ProbedFunction(f, inputs)
     evidence, plain = probed.evidence, probed.result
     if evidence.reference is not None:
-        exact, unit = evidence.reference[1], probed.noise_level
+        exact, unit = evidence.reference, probed.noise_level
     else:
         rescaled_result = _elsewhere(probed)
         if rescaled_result is None:
@@ -225,7 +225,7 @@ def _law(probed: ProbedFunction, chosen: tuple[int, ...]) -> tuple[list[float] |
     Without higher precision they are computed at inputs scaled to about 1.
     """
     if probed.evidence.reference is not None:
-        inputs, here = to_higher_precision(probed.inputs), probed.evidence.reference[1]
+        inputs, here = to_higher_precision(probed.inputs), probed.evidence.reference
         return homogeneity_degrees(here, probed.implementation(scaled(inputs, chosen, STEP))), here
     k = _to_one(probed, chosen)
     here, there = (

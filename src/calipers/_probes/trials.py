@@ -17,30 +17,30 @@ from .._core.containers import as_tuple
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._core.report import Report, wrapped
-from .._diagnose.callables import (
-    Budget,
-    Implementation,
-    Result,
-    comparable,
-    join_or_none,
-    one_line_error,
-    raw_bytes,
-)
+from .._diagnose.callables import Budget, Implementation
 from .._diagnose.evidence import Evidence
 from .._diagnose.inputs import (
     NestedInputs,
     checked_inputs,
     infer_precision,
-    infer_result_precision,
     is_perturbable,
     longest_axis,
     misaligned,
     to_higher_precision,
 )
 from .._diagnose.noise_level import difference, error_norms, result_roundoffs
-from .._diagnose.verdict import ALONE, FAR, as_multiple
+from .._diagnose.results import (
+    Result,
+    comparable,
+    infer_result_precision,
+    join_or_none,
+    one_line_error,
+    raw_bytes,
+)
+from .._diagnose.thresholds import THRESHOLDS
+from .._diagnose.verdict import as_multiple
 
-_MAX_LINES = 20  # lines of text, after which trials are not listed
+_MAX_ROWS = 20  # rows of text, after which trials are not listed
 _WIDTH = 88  # characters of a line of text
 # Trials with equal results that are listed in one line; of more, the first and last.
 _NAMED = 5
@@ -94,7 +94,7 @@ class Trial(Report):
         return (
             self.problem is None
             and self.units <= self.allowed
-            and self.largest <= ALONE * self.allowed
+            and self.largest <= THRESHOLDS.single * self.allowed
         )
 
     @property
@@ -162,8 +162,8 @@ class Trials(Report):
         text_rows: list[str] = []
         for text in _listed(self.trials):
             text_rows += wrapped(text, "  ", "    ", most=2, width=_WIDTH)
-        if len(text_rows) > _MAX_LINES:
-            text_rows[_MAX_LINES:] = ["  and more: see .trials"]
+        if len(text_rows) > _MAX_ROWS:
+            text_rows[_MAX_ROWS:] = ["  and more: see .trials"]
         return "\n".join([f"{self.question}: {verdict}", *text_rows])
 
     def _contents(self) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class ProbedFunction:
         self.implementation = unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves)
         form, length = infer_precision(self.inputs, None), longest_axis(self.inputs)
         pair = self.implementation, self.implementation
-        self.evidence = Evidence(*pair, self.inputs, form, widens="f", length=length, seed=seed)
+        self.evidence = Evidence(*pair, self.inputs, form, source="f", length=length, seed=seed)
         self.result = self.evidence.result_f
         if self.result.error is not None:
             raise self.result.error
@@ -232,18 +232,15 @@ class ProbedFunction:
         """The expected rounding error of each result."""
         unit, standard = self.evidence.scale, self.evidence.reference
         # Called last: a state that drifts from call to call has then drifted furthest.
-        if standard is None:
-            again, before, share = self.implementation(self.inputs), self.evidence.result_f, 1 / FAR
-        else:
-            again, before, share = (
-                self.implementation(to_higher_precision(self.inputs)),
-                standard[1],
-                1.0,
-            )
+        x: Any = self.inputs
+        before, share = self.evidence.result_f, 1 / THRESHOLDS.above
+        if standard is not None:
+            x, before, share = to_higher_precision(self.inputs), standard, 1.0
+        again = [self.implementation(x) for _ in range(THRESHOLDS.directions)]
         roundoffs = result_roundoffs(self.result, self.evidence.roundoff)
-        if not comparable(again, before):
+        if not comparable(before, *again):
             return roundoffs
-        changes = share * difference(again, before)
+        changes = share * np.max([np.abs(difference(y, before)) for y in again], axis=0)
         # Otherwise the results changed by drift, not by the perturbations.
         parts = zip(*map(self.result.split, (changes, unit, roundoffs)), strict=True)
         return np.concatenate([level if _is_steady(d, level) else o for d, level, o in parts])

@@ -151,7 +151,7 @@ def checks(x: Reals) -> None:
 
 
 def diagnoses(x: Reals, path: os.PathLike[str]) -> None:
-    found = calipers.diagnose(function, function, x, float64="f", budget="quick", batch=())
+    found = calipers.diagnose(function, function, x, reference="f", budget="quick", batch=())
     assert_type(found, calipers.Diagnosis)
     assert_type(found.worst, tuple[calipers.Worst, ...])
     assert_type(found.recommend_tolerance(), calipers.Tolerance)

@@ -33,7 +33,7 @@ CASES = case = Cases()
 UNSURE = f"{SAME} UNSTABLE"
 
 
-UNASKED = {"float64": None}
+UNASKED = {"reference": None}
 
 
 # Ties, which last places decide.

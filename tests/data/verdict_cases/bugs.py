@@ -145,7 +145,7 @@ def softmax_over_wrong_axis(rng):
     return softmax, lambda x: softmax(x.T).T, (normal(rng, 32, 32),)
 
 
-@case("BUG", "Arrays of jax: no float64.", options={"float64": None}, needs=("jax",))
+@case("BUG", "Arrays of jax: no float64.", options={"reference": None}, needs=("jax",))
 def softmax_over_wrong_axis_jax(rng):
     import jax
     import jax.numpy as jnp

@@ -81,7 +81,7 @@ WARPED = f"{SAME} AMPLIFIED"
 # The leading axis of the first argument is no batch, or it is one of several arguments.
 WHOLE: Mapping[str, Any] = {"batch": ()}
 # g computes in float32 whatever it is given.
-SINGLE: Mapping[str, Any] = {"float64": "f"}
+SINGLE: Mapping[str, Any] = {"reference": "f"}
 
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:

@@ -101,7 +101,7 @@ def linear_for_float32_alone(rng):
     return linear, g, layer(rng)
 
 
-@case("ROUNDING LAYOUT", "The first side has no float64.", options={"float64": "g"})
+@case("ROUNDING LAYOUT", "The first side has no float64.", options={"reference": "g"})
 def linear_first_for_float32_alone(rng):
     def f(x, w, b):
         return np.einsum("ij,kj->ik", x, w) + b
@@ -109,7 +109,7 @@ def linear_first_for_float32_alone(rng):
     return in_float32(f), linear, layer(rng)
 
 
-@case("ROUNDING LAYOUT", "Neither side has float64, a third has.", options={"float64": linear})
+@case("ROUNDING LAYOUT", "Neither side has float64, a third has.", options={"reference": linear})
 def linear_with_reference(rng):
     def g(x, w, b):
         return np.einsum("ij,kj->ik", x, w) + b

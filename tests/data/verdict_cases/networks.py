@@ -400,7 +400,7 @@ def embedding_bag(rng):
 @case(
     "ROUNDING LAYOUT",
     "Arrays of jax, which has no float64 unless told: neither side has a reference.",
-    options={"float64": None},
+    options={"reference": None},
     needs=("jax",),
 )
 def softmax_jax(rng):

@@ -62,13 +62,13 @@ case(HIDDEN, name="weights_off_1e-5")(weights_off(1e-5))
 case(HIDDEN, name="weights_off_1e-6")(weights_off(1e-6))
 
 
-@case("BUG", "No float64 on either side.", options={"float64": None})
+@case("BUG", "No float64 on either side.", options={"reference": None})
 def weights_off_without_float64(rng):
     f, g, inputs = weights_off(1e-3)(rng)
     return in_float32(f), in_float32(g), inputs
 
 
-@case("BUG", "Neither side has float64, a third has.", options={"float64": linear})
+@case("BUG", "Neither side has float64, a third has.", options={"reference": linear})
 def weights_off_with_reference(rng):
     f, g, inputs = weights_off(1e-4)(rng)
     return in_float32(f), in_float32(g), inputs

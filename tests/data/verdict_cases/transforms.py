@@ -131,7 +131,7 @@ def transform_of_large_numbers(rng):
     return of("imaginary", by_angles(many_turns(128))), of("imaginary", library), [x]
 
 
-@case(KEPT, "neither side is asked in float64", options={"float64": None}, needs=SCIPY)
+@case(KEPT, "neither side is asked in float64", options={"reference": None}, needs=SCIPY)
 def transform_without_float64(rng):
     matrix = by_angles(many_turns(200))
     return of("imaginary", by_library), of("imaginary", matrix), [normal(rng, 200)]
@@ -293,7 +293,7 @@ for start in (0, 8192, 131072):
         ANGLES,
         "integer positions, and angles in float32 alone",
         name=f"rows_turned_in_float32_by_integers_from_{start}",
-        options={"float64": "f"},
+        options={"reference": "f"},
     )
     def _(rng, start=start):
         def f(x, p):
@@ -397,7 +397,7 @@ def transform_that_leaks(rng):
     )
 
 
-@case(HIDDEN, "the same, of the side with float64", options={"float64": "g"}, needs=SCIPY)
+@case(HIDDEN, "the same, of the side with float64", options={"reference": "g"}, needs=SCIPY)
 def transform_that_leaks_in_float64(rng):
     return (
         of("imaginary", in_float32(by_library)),

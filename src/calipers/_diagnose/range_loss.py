@@ -1,0 +1,332 @@
+"""Find results that are lost because an intermediate value leaves the range of its format."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._compare.text import differing
+from .._core.dtypes import FORMATS, ROUNDOFF
+from .._core.protocols import NDArray
+from .callables import Implementation
+from .inputs import is_perturbable, perturbable, to_higher_precision
+from .noise_level import Perturbations, difference, error_norms, largest_finite
+from .results import Result, comparable
+from .round_to_format import grid_of
+
+STEP = 2  # exponent of the scaling that shows the degree of homogeneity
+_HOMOGENEOUS = 2.0**-40  # relative error of the power law
+_DOMAIN = "or is rounded out of a function's domain, for example to the square root of a negative"
+
+
+@dataclass(frozen=True)
+class RangeLoss:
+    """An implementation that loses results, and how that was found."""
+
+    name: str
+    text: str
+    form: str | None = None  # whose range is too small, if it is a lower precision
+
+
+def scaled(inputs: Any, chosen: tuple[int, ...], k: int) -> list[Any]:
+    """Multiply by a power of two; in two steps, since one may be out of range."""
+    half = k // 2
+    with np.errstate(all="ignore"):
+        for j in chosen:
+            kind = inputs[j].real.dtype.type
+            x = inputs[j] * kind(2.0**half) * kind(2.0 ** (k - half))
+            inputs = [*inputs[:j], x.astype(inputs[j].dtype), *inputs[j + 1 :]]
+    return list(inputs)
+
+
+def homogeneity_degrees(here: Result, there: Result) -> list[float] | None:
+    """Return the degrees that results grow by; multiples of a half, as that of a root."""
+    if not comparable(there, here):
+        return None
+    degrees = []
+    for a, b in zip(there.arrays, here.arrays, strict=True):
+        if b.dtype.kind not in "fc":
+            return None
+        finite = np.isfinite(b)
+        then, now = b[finite], a[finite]
+        with np.errstate(all="ignore"):
+            sizes = [float(np.max(np.abs(x), initial=0.0)) for x in (then, now)]
+            if not all(0 < size < math.inf for size in sizes):
+                return None
+            # The ratio itself may be out of range.
+            degree = round(2 * (math.log2(sizes[1]) - math.log2(sizes[0])) / STEP) / 2
+            factor = np.exp2(np.longdouble(-degree * STEP)).astype(b.real.dtype)
+            off = np.max(np.abs(now * factor - then))
+        if not off <= _HOMOGENEOUS * sizes[0]:
+            return None
+        degrees.append(degree)
+    return degrees
+
+
+def unscaled(result: Result, degrees: list[float], k: int) -> Result:
+    """Undo what rescaling did to the results, in a format with enough range."""
+    if result.error is not None or len(result.arrays) != len(degrees):
+        return result
+    with np.errstate(all="ignore"):
+        arrays = (
+            x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble)
+            * np.exp2(np.longdouble(-degree * k))
+            for x, degree in zip(result.arrays, degrees, strict=True)
+        )
+        return Result(tuple(arrays))
+
+
+def flushed_by(e: Any) -> dict[str, NDArray]:
+    """Return masks of results that are 0 in one implementation, and subnormal in the other."""
+    fraction, lowest = FORMATS[e.form][:2]
+    numbers = {name: y.numbers(np.float64) for name, y in e.results.items()}
+    masks = {}
+    for name, y in numbers.items():
+        lost = y == 0
+        if lost.any():
+            other = np.abs(numbers["f" if name == "g" else "g"])
+            lost &= other > e.allowed * np.maximum(2.0 ** (lowest - fraction), e.scale)
+            # Zeros in place of normal numbers are not due to flushing.
+            lost &= not (other[lost] >= 2.0**lowest).any()
+        masks[name] = lost
+    return masks
+
+
+def find_range_loss(e: Any) -> RangeLoss | None:
+    """Return the implementation that loses results by the range of a format, and how."""
+    return _not_finite(e) or _flushed(e) or (None if e.within_rounding else _rescaled(e))
+
+
+def _not_finite(e: Any) -> RangeLoss | None:
+    """Results that are not finite, where they are in higher precision, or in the other function."""
+    for name, result in e.results.items():
+        y = result.numbers(np.float64)
+        other = e.reference or e.results["f" if name == "g" else "g"]
+        r = other.numbers(np.float64)
+        lost = (~np.isfinite(y) & (np.abs(r) <= e.largest)) | (np.isnan(y) & ~np.isnan(r))
+        wide = e.wide_results.get(name)
+        form = grid_of(e, name, result) if lost.any() else None
+        rest = e.norms(np.where(lost, 0.0, e.difference)).robust if form is not None else 0.0
+        if form is not None and rest * e.roundoff <= e.allowed * ROUNDOFF[form]:
+            text = f"{differing(int(np.count_nonzero(lost)), lost.size, 'result')}: {name} returns "
+            text += f"no finite numbers there, and elsewhere numbers of {form}, whose range an "
+            return RangeLoss(name, text + "intermediate value exceeds", form)
+        if wide is not None:
+            lost &= np.isfinite(wide.numbers(np.float64))
+        if not lost.any() or _another_function(e, result, wide, lost):
+            continue
+        if wide is None and not _comes_back(e, name, lost):
+            continue
+        k = int(np.argmax(lost))
+        text = f"{name} returns {y[k]} where the result is {r[k]:.3g}: an intermediate value "
+        text += f"overflows or underflows{', ' + _DOMAIN if np.isnan(y[k]) else ''}"
+        return RangeLoss(name, text)
+    return None
+
+
+def _another_function(e: Any, result: Result, wide: Result | None, lost: NDArray) -> bool:
+    """Return True if the other results are as wrong in higher precision."""
+    if wide is None or e.reference is None:
+        return False
+    there, r = difference(wide, e.reference), e.reference.numbers(np.float64)
+    off = np.where(lost, 0.0, e.deviation(result))
+    finite, usable = np.isfinite(off) & ~lost, np.isfinite(there)
+    if not finite.any():
+        size = e.thresholds.large * np.linalg.norm(r[usable])
+        return bool(np.linalg.norm(there[usable]) > size)
+    if error_norms(off[finite], e.scale[finite]).robust <= e.allowed:
+        return False
+    return bool(np.linalg.norm(there[finite & usable]) > np.linalg.norm(off[finite]) / 2)
+
+
+def _comes_back(e: Any, name: str, lost: NDArray) -> bool:
+    """
+    Return True if lost results are finite elsewhere, and all else is explained by rounding.
+
+    Values that are rounded out of a domain come and go with perturbations of a few ulps, here and
+    at far inputs. Overflow vanishes for smaller inputs, underflow for larger ones. Undefined
+    results remain.
+    """
+    if not perturbable(e.inputs):
+        return True
+    nan = np.isnan(e.results[name].numbers(np.float64)[lost]).any()
+    if (e.reference is not None or not nan) and _vanishes_when_scaled(e, name, lost):
+        return True
+    far = list(e.perturb(e.thresholds.far, e.seed + 800, wide=False))
+    return bool(nan) and all(_come_and_go(e, name, x) for x in (e.inputs, far))
+
+
+def _vanishes_when_scaled(e: Any, name: str, lost: NDArray) -> bool:
+    """Return True if most lost results are finite for inputs that are larger or smaller."""
+    rest = np.where(lost, 0.0, e.difference)
+    if e.reference is None and not e.is_rounding(e.norms(rest)):
+        return False
+    left, positions = lost.copy(), tuple(perturbable(e.inputs))
+    for power in (8, 32, 2, 16, 4, 1, -FORMATS[e.form].lowest // 4):
+        for sign in (-power, power):
+            x = scaled(e.inputs, positions, sign)
+            result = e.implementations[name](x)
+            if comparable(result, e.results[name]):
+                left &= ~np.isfinite(result.numbers(np.float64))
+            if 2 * np.count_nonzero(left) <= np.count_nonzero(lost):
+                return e.reference is not None or _is_lost_in_lower_precision(e, name, lost)
+    return False
+
+
+_LOWER = {"float64": {"f": "f4", "c": "c8"}, "float32": {"f": "f2", "c": "c8"}}
+
+
+def _is_lost_in_lower_precision(e: Any, name: str, lost: NDArray) -> bool:
+    """Return True if lost results are so for inputs near the ends of a smaller range as well."""
+    if e.form not in _LOWER:
+        return True
+    positions = tuple(perturbable(e.inputs))
+    top = max(math.frexp(largest_finite(np.abs(e.inputs[k])))[1] for k in positions)
+    most = FORMATS[np.dtype(_LOWER[e.form]["f"]).name].lowest
+    # Powers of the largest numbers that fit leave the range; exponentials do so of smaller ones.
+    for power in (-3 * most // 4 - top, 3 * most // 4 - top, 0, -3):
+        x = scaled(e.inputs, positions, power)
+        low = [v.astype(_LOWER[e.form][v.dtype.kind]) if is_perturbable(v) else v for v in x]
+        here, there = (e.implementations[k](low) for k in (name, "f" if name == "g" else "g"))
+        if comparable(here, there, e.result_f):
+            finite, other = (np.isfinite(y.numbers(np.float64)) for y in (here, there))
+            if np.any(lost & ~finite & other):
+                return True
+    return False
+
+
+def _come_and_go(e: Any, name: str, inputs: Any) -> bool:
+    """Return True if perturbations of a few ulps make most lost results finite."""
+    other = e.implementations["f" if name == "g" else "g"]
+    here, there = e.implementations[name](inputs), other(inputs)
+    if not comparable(here, there, e.result_f):
+        return False
+    lost = ~np.isfinite(here.numbers(np.float64)) & np.isfinite(there.numbers(np.float64))
+    left, perturb = lost.copy(), Perturbations([*inputs])
+    for k in range(2 * e.thresholds.perturbations):
+        if 2 * np.count_nonzero(left) <= np.count_nonzero(lost):
+            return True
+        y = e.implementations[name](perturb(2 * e.roundoff, e.seed + 700 + k, wide=False))
+        if comparable(y, here):
+            left &= ~np.isfinite(y.numbers(np.float64))
+    return False
+
+
+def _flushed(e: Any) -> RangeLoss | None:
+    """Find results that are subnormal in one function and 0 in the other, all else rounding."""
+    flushed = np.logical_or(*e.flushed_by.values())
+    if not flushed.any() or e.differ:
+        return None
+    off = [e.difference] if e.reference is None else map(e.deviation, e.results.values())
+    if not all(e.is_rounding(e.norms(np.where(flushed, 0.0, d))) for d in off):
+        return None
+    if e.wide is None and e.can_perturb and _normal_differences_stay(e):
+        return None
+    name = next(name for name, lost in e.flushed_by.items() if lost.any())
+    lost, lowest = e.flushed_by[name], 2.0 ** FORMATS[e.form].lowest
+    text = f"{name} returns 0 for {np.count_nonzero(lost)} of {lost.size} results, which are "
+    text += f"subnormal (below {lowest:.2g}, the smallest normal number of {e.form}): it flushes "
+    text += "them to 0, as some compilers and devices do, or an intermediate value underflows"
+    return RangeLoss(name, text)
+
+
+def _normal_differences_stay(e: Any) -> bool:
+    """Return True if differences of normal numbers persist under perturbations."""
+    tiny = 2.0 ** FORMATS[e.form].lowest
+
+    def normal(f: Result, g: Result) -> NDArray:
+        sizes = np.minimum(*(np.abs(y.numbers(np.float64)) for y in (f, g)))
+        return np.where(sizes < tiny, 0.0, difference(f, g))
+
+    def at(delta: float, seed: int) -> NDArray | None:
+        f, g = e.evaluate_perturbed(delta, seed)
+        return normal(f, g) if comparable(f, g, e.result_f) else None
+
+    here = normal(e.result_f, e.result_g)
+    alike = e.mean_similarity(here, at) or 0.0
+    return bool(e.norms(here).rms * math.sqrt(alike) > e.thresholds.systematic)
+
+
+def _rescaled(e: Any) -> RangeLoss | None:
+    """
+    Find errors that vanish when inputs are scaled by a power of two.
+
+    Where results of the reference grow as a power of the inputs, such a scaling changes no rounding
+    error: only the range of a format does. Where they do not, an overflow that was observed and
+    wrong results that are 0 show it.
+    """
+    if e.reference_source is None or e.differ:
+        return None
+    for name, before in sorted(e.errors.items(), key=lambda item: -item[1].absolute):
+        if before.robust <= e.allowed and not before.broken:
+            continue
+        wrong = np.abs(e.deviation(e.results[name])) > e.allowed * e.scale
+        zero = wrong & (e.results[name].numbers(np.float64) == 0)
+        positions = perturbable(e.inputs)
+        for group in [(k,) for k in positions] + [tuple(positions)] * (len(positions) > 1):
+            if zero.any() and _overflows(e, name, group, zero):
+                text = f"{name} returns 0 for {np.count_nonzero(zero)} of {zero.size} results that "
+                text += "are not 0, and no finite number for larger inputs: intermediate values "
+                return RangeLoss(name, text + "underflow and overflow")
+            error = _scaled_error(e, e.implementations[name], group)
+            if error < before.rms / e.thresholds.rescaled and error <= 10 * e.allowed:
+                which = f"argument {e.title(group[0])}" if len(group) == 1 else "the arguments"
+                text = f"the error of {name} falls from {before.rms:.3g} to {error:.3g} x the "
+                text += f"expected rounding error when {which} are scaled to 1: an intermediate "
+                return RangeLoss(
+                    name, text.replace("0 are", "0 is") + "value overflows or underflows"
+                )
+        if zero.any() and 2 * np.count_nonzero(zero) >= np.count_nonzero(wrong):
+            here = e.implementations[name].exceptions_at(e.inputs)
+            if "overflow" in here - e.implementations[name].exceptions_at(
+                to_higher_precision(e.inputs)
+            ):
+                text = f"{name} returns 0 for {np.count_nonzero(zero)} of {zero.size} results that "
+                text += "are not 0: an intermediate value overflows, which NumPy reports"
+                return RangeLoss(name, text)
+    return None
+
+
+def _scaled_error(e: Any, judged: Implementation, group: tuple[int, ...]) -> float:
+    """Return the error where arguments are scaled to 1; infinite if there is no power law."""
+    source = e.reference_source
+    assert source is not None
+    sizes = np.concatenate([np.ravel(np.abs(e.inputs[k])).astype(np.float64) for k in group])
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    if not sizes.size:
+        return math.inf
+    wide, best = to_higher_precision(e.inputs), math.inf
+    degrees = None
+    for size in (float(np.log2(sizes.max())), float(np.mean(np.log2(sizes)))):
+        power = -round(size)
+        if abs(power) < -FORMATS[e.form].lowest // 4:  # nowhere near the ends of the range
+            continue
+        if degrees is None:
+            there = source.implementation(_wide_scaled(wide, group, STEP))
+            degrees = homogeneity_degrees(source.result, there)
+        if degrees is None:
+            return math.inf
+        y = unscaled(judged(scaled(e.inputs, group, power)), degrees, power)
+        if comparable(y, source.result):
+            best = min(best, error_norms(e.deviation(y), e.scale).rms)
+    return best
+
+
+def _overflows(e: Any, name: str, group: tuple[int, ...], zero: NDArray) -> bool:
+    """Return True if results of 0 are not finite for larger inputs; of a wrong branch they are."""
+    source, far = e.reference_source, -FORMATS[e.form].lowest // 4
+    there = e.implementations[name](scaled(e.inputs, group, far))
+    exact = source.implementation(_wide_scaled(to_higher_precision(e.inputs), group, far))
+    if not comparable(there, exact, e.result_f):
+        return False
+    lost = zero & (np.abs(exact.numbers(np.float64)) <= e.largest)
+    lost &= ~np.isfinite(there.numbers(np.float64))
+    return bool(2 * np.count_nonzero(lost) > np.count_nonzero(zero))
+
+
+def _wide_scaled(wide: Any, group: tuple[int, ...], k: int) -> Any:
+    """Scale promoted inputs, and keep them promoted for parameters as well."""
+    items = scaled(list(wide), group, k)
+    wide[:] = items
+    return wide
