@@ -150,6 +150,31 @@ def test_an_entry_that_is_off_by_1e_4_among_1e10_is_found():
     assert len(calls) <= 30
 
 
+def test_fast_mode_calls_f_a_few_times_for_many_outputs():
+    def vjp(x, w):
+        return w * (3 * x**2 - 1)
+
+    for n, seed in [*((1000, seed) for seed in range(8)), (100_000, 0)]:
+        x = np.random.default_rng(seed).normal(size=n)
+        report = calipers.gradcheck(lambda x: x**3 - x, x, vjp=vjp, fast_mode=True, seed=seed)
+        assert report.calls["f"] <= 60, report  # the first samples suffice for a sum of outputs
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fast_mode_passes_a_sort_of_which_outputs_change_places_within_the_steps(seed):
+    x = np.random.default_rng(seed).normal(size=8000)
+
+    def vjp(x, w):
+        gradient = np.empty_like(x)
+        gradient[np.argsort(x)] = w
+        return gradient
+
+    options = {"fast_mode": True, "raise_exception": False, "seed": seed}
+    assert calipers.gradcheck(np.sort, x, vjp=vjp, **options)
+    wrong = calipers.gradcheck(np.sort, x, vjp=lambda x, w: 1.001 * vjp(x, w), **options)
+    assert wrong.verdict == "FAIL"
+
+
 @pytest.mark.parametrize("fast_mode", [False, True])
 def test_calls_of_f_are_all_counted(fast_mode):
     calls = []

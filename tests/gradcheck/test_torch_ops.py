@@ -32,10 +32,6 @@ DIFFERENCES = {
     "nn_functional_cosine_embedding_loss gradgradcheck": KINK,
     "nn_functional_hinge_embedding_loss gradcheck": KINK,
     "nn_functional_hinge_embedding_loss gradgradcheck": KINK,
-    "msort gradcheck": (
-        r"INCONCLUSIVE: differences do not resolve products",
-        "of 8000 numbers hundreds change places within the steps along a random direction",
-    ),
     "nn_functional_binary_cross_entropy gradgradcheck": (
         "RuntimeError: all elements of input should be between 0 and 1",
         "the steps leave the interval in which the op is defined; bounds= would keep them inside",

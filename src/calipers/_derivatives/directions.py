@@ -259,7 +259,8 @@ def _extrapolated(
         ]
         return np.stack(rows), t
 
-    extrapolate(problem.base, displaced, (values, errors, states), steps.eps, problem.parts)
+    outs = values, errors, states
+    extrapolate(problem.base, displaced, outs, steps.eps, problem.parts, least=problem.noise)
     # The displacement of each coordinate is rounded to its format.
     return values[0], errors[0] + steps.eps * np.abs(values[0])
 

@@ -136,6 +136,21 @@ class Problem:
         x, base = np.ascontiguousarray(self.x.real), self.base[::2]
         return Problem(real_values, (), x, (), {}, REAL, False, base_value=base)
 
+    def contracted(self, weights: NDArray) -> "Problem":
+        """Return the problem of one number, the weighted sum of f's real values."""
+
+        def weighted_sum(values: NDArray) -> NDArray:
+            # Summed in pairs: a sum in a row is rounded by more than its terms.
+            return np.array([np.sum(weights * values)])
+
+        def contracted_value(x: NDArray) -> NDArray:
+            return weighted_sum(self.at(as_real_vector(x)))
+
+        base = weighted_sum(self.base)
+        new = Problem(contracted_value, (), self.x, (), {}, self.mode, False, base_value=base)
+        new.noise = None if self.noise is None else np.array([np.linalg.norm(weights * self.noise)])
+        return new
+
     def interpreted(self) -> "Problem":
         """Return the same problem without its compiled form."""
         new = object.__new__(Problem)

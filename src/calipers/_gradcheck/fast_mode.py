@@ -69,7 +69,7 @@ class Probe:
         lengths[x == 0] = min(1.0, largest) or 1.0  # zeros have no length scale
         self._random, self._lengths = random, lengths
         self._direction = random.standard_normal(count) * lengths
-        self._weights = random.standard_normal(differences.subject.rows)
+        self._weights = _weights_for(differences.exact.problem.base.astype(float), random)
         self._gradient: NDArray | None = None
         self.any_slope = self._cancels = False
         self._settled = differences.steps == 0
@@ -121,19 +121,17 @@ class Probe:
         problem = differences.problem
         exact = np.ascontiguousarray(direction, dtype=problem.x.real.dtype)
         v = exact.view(problem.x.dtype).reshape(problem.x.shape)
-        value, error = differences.along(v)
         analytic, terms = self._analytic(exact.astype(float))
         self.any_slope |= bool(np.any(terms))
-        natural = self._natural_sizes(exact)
-        if analytic.shape == () and terms == 0:
-            # Of a derivative that is not 0 random cotangents make no product of 0.
+        # Of a derivative that is not 0 random cotangents make no product of 0: each output is 0.
+        contracted = analytic.shape == () and bool(terms != 0)
+        value, error = differences.along(v, self._weights if contracted else None)
+        natural, rounding = self._natural_sizes(exact), _ROUNDING
+        if contracted:
+            natural, rounding = np.asarray(norm(self._weights * natural)), _ROUNDING_OF_ALL
+            value, error = value.reshape(()), error.reshape(())
+        elif analytic.shape == ():
             analytic = terms = np.zeros(value.shape)
-        rounding, contracted = _ROUNDING, analytic.shape == ()
-        every, errors = value, error
-        if contracted:  # by the cotangent, too
-            rounding, weights = _ROUNDING_OF_ALL, self._weights
-            error, natural = (np.asarray(norm(weights * x)) for x in (error, natural))
-            value = np.asarray(weights @ value)
         self._cancels = contracted and bool(
             np.abs(value) < _CANCELS * terms or _MARGIN * error > THRESHOLDS.telling * np.abs(value)
         )
@@ -151,10 +149,10 @@ class Probe:
             # negligible at the scale of f and x.
             zero = rounded_away(terms if contracted else analytic, natural, differences.eps)
             confirmed = resolved | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
-            largest = np.max(np.abs(every), initial=0.0)
-            vague = errors > self._resolution * np.fmax(np.abs(every), largest)
-            self._is_by_chance = bool(np.mean(vague) <= THRESHOLDS.negligible)
             if not contracted:
+                largest = np.max(np.abs(value), initial=0.0)
+                vague = error > self._resolution * np.fmax(np.abs(value), largest)
+                self._is_by_chance = bool(np.mean(vague) <= THRESHOLDS.negligible)
                 if self._resolved is not None:
                     confirmed = confirmed | self._resolved
                 self._resolved = confirmed
@@ -181,6 +179,20 @@ class Probe:
             return np.asarray(self._gradient @ whole), np.asarray(terms)
         product = self._derivative.times(whole)
         return product, np.abs(product) + np.abs(product).max(initial=0.0)
+
+
+def _weights_for(values: NDArray, random: np.random.Generator) -> NDArray:
+    """
+    Draw weights whose sum of `values` is as large as that of independent terms.
+
+    It is not small by chance then, and rounding errors of the sum are in proportion to it.
+    """
+    weights = random.standard_normal(values.size)
+    values = np.where(np.isfinite(values), values, 0.0)
+    total, size = float(np.sum(weights * values)), float(np.sum(np.abs(values)))
+    if 0 < size < np.inf:
+        weights += (np.copysign(norm(weights * values), total) - total) / size * np.sign(values)
+    return np.asarray(weights)
 
 
 def column_of(

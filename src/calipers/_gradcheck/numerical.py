@@ -34,7 +34,7 @@ from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run, run_parts
 from .._execution.tasks import Buffers, Work
 from .._execution.workers import StoreRows
-from .flatten import Segment, real_vector
+from .flatten import Segment, norm, real_vector
 from .function_at_point import FunctionAtPoint
 from .numerical_gradient import NumericalGradient
 from .refine import Refinement
@@ -391,15 +391,19 @@ class FiniteDifferences:
         # In single precision, constants a million times as large as f are often subtracted.
         return self.usual_noise[rows], self.greatest if is_double(self.eps) else np.inf
 
-    def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the derivative along v, and its joint errors."""
+    def along(self, v: NDArray, weights: NDArray | None = None) -> tuple[NDArray, NDArray]:
+        """Return the derivative of f, or of ``weights @ f``, along v, and its joint errors."""
         exact = self.exact
         with ExitStack() as stack:
             for problem in {id(p): p for p in (exact.problem, self.problem)}.values():
                 stack.enter_context(self._counted(problem))
-            if isinstance(exact, ExtrapolatedColumns):
-                return jacobian_vector_product(exact.problem, v, exact.steps)
-            return exact.along(v)
+            if not isinstance(exact, ExtrapolatedColumns):
+                value, error = exact.along(v)
+                if weights is not None:
+                    value, error = np.asarray(weights @ value), np.asarray(norm(weights * error))
+                return value, error
+            problem = exact.problem if weights is None else exact.problem.contracted(weights)
+            return jacobian_vector_product(problem, v, exact.steps)
 
     def slopes_along(self, v: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
         """Return the one-sided slopes along v by short steps, and these steps."""
