@@ -472,7 +472,7 @@ def test_jumps_that_few_moves_show():
     down = lambda x: np.floor(x.cumsum(axis=1)[:, -1])  # noqa: E731
     found = calipers.diagnose(lambda x: np.floor(x.sum(axis=1)), down, x)
     assert found.kind == "AMPLIFIED"
-    assert "the function changes as much" in found.reason
+    assert "the function is discontinuous here" in found.reason
 
 
 def test_what_varies_quickly_is_no_jump():
@@ -687,7 +687,7 @@ class TestCompareToReference:
         found = calipers.compare_to_reference(linear(X, W, B), turned(X, W, B), self.exact)
         assert not found.calls
         text = str(found)
-        for told in ("\n    actual  ", "\n    expected  ", "actual - expected", "\n  environment "):
+        for told in (" actual  expected  actual - expected  allowed\n", "\n  environment "):
             assert told in text
         assert "calipers.compare_to_reference(actual, expected, reference)" in text
         assert not re.search(r"\bf\b|\bg\b|lambda|inputs do", text)

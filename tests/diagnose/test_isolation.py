@@ -59,7 +59,9 @@ told(total, crashes)
 told(fails, total)
 """
     )
-    assert lines[0].startswith("ROUNDING the errors of f and g are")
+    assert lines[0].startswith(
+        "ROUNDING rounding explains the difference: the errors of f and g are"
+    )
     assert lines[1:] == [
         "RAISES g ended the process that called it: SIGSEGV",
         "RAISES f raises KeyError: 'no'; g does not",

@@ -1,5 +1,6 @@
 """The report of a diagnosis: one form for all verdicts, and code that repeats and continues it."""
 
+import copy
 import io
 import sys
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._core.report import brief
 
 random = np.random.default_rng(0)
 X = random.standard_normal((8, 64)).astype(np.float32)
@@ -106,6 +108,13 @@ def line(report, label):
     return rest.partition("\nnext: ")[0] if found else None
 
 
+def table(text):
+    """Return the rows of the table of errors by their titles, split at spaces."""
+    rows = text[text.index("  errors ") :].splitlines()
+    end = next(k for k, row in enumerate(rows[1:], 1) if row[2] != " ")
+    return {row.split()[0]: row.split()[1:] for row in reversed(rows[:end])}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_again_repeats_the_diagnosis(name):
     f, g, options = CASES[name]
@@ -160,8 +169,7 @@ def test_a_reference_that_one_function_alone_computes_blames_neither():
     note = "none: f cannot compute in float64, and g alone is one only if asked for: "
     note += 'reference="g"; pass reference=reference, a function that can'
     assert f" reference {note} worst " in " ".join(text.split())
-    rows = text[text.index("  errors") : text.index("  unit")].splitlines()
-    assert [row[:14].strip() for row in rows[1:]] == ["f - g"]
+    assert table(text)["errors"] == ["f", "-", "g", "allowed"]
     worst = next(row for row in text.splitlines() if row.startswith("  worst"))
     assert "reference" not in worst
     code = line(found, "next")
@@ -170,8 +178,7 @@ def test_a_reference_that_one_function_alone_computes_blames_neither():
     )
     assert code.endswith("  # reference: a function that computes in float64")
     again = evaluate(code.replace("=reference", "=linear"))
-    rows = str(again)[str(again).index("  errors") : str(again).index("  unit")].splitlines()
-    assert len(rows) == 4
+    assert table(str(again))["errors"] == ["f", "g", "f", "-", "g", "allowed"]
     assert again.evidence["f"]["rms"] < 2
     assert again.evidence["g"]["rms"] > 100
     assert line(again, "next").startswith("scaled(*inputs)[")
@@ -181,9 +188,52 @@ def test_a_reference_that_one_function_alone_computes_blames_neither():
 
 def test_functions_that_differ_in_higher_precision_are_not_ranked():
     text = str(calipers.diagnose(linear, scaled, (X, W)))
-    assert "\n    f         " not in text
+    assert table(text)["errors"] == ["f", "-", "g", "allowed"]
     assert "\n  reference   f in float64; g in float64 differs from it: either may be wrong" in text
-    assert "\n    f         " in str(calipers.diagnose(linear, turned, (X, W)))
+    text = str(calipers.diagnose(linear, turned, (X, W)))
+    assert table(text)["errors"] == ["f", "g", "f", "-", "g", "allowed"]
+    assert "\n  reference   f in float64; g in float64 agrees with it" in text
+
+
+def test_the_table_shows_what_was_measured_and_allowed():
+    found = calipers.diagnose(linear, turned, (X, W))
+    rows = table(str(found))
+    for title, key, limit in (("2-norm", "normwise", "12"), ("max", "peak", "96")):
+        errors = [brief(found.evidence[name][key]) for name in ("f", "g", "apart")]
+        assert rows[title][:4] == [*errors, limit]
+    assert rows["2-norm"][4:] == ["x", "expected", "(norm)"]
+    assert rows["max"][4:] == ["x", "expected", "(element)"]
+    assert rows["in"] == ["float64", brief(found.evidence["wide"]["absolute"])]
+    assert found.evidence["wide"]["absolute"] < 1e-12
+
+
+def test_integers_have_no_expected_rounding_error():
+    above, from_0 = (lambda x: x > 0), (lambda x: x >= 0)
+    text = str(calipers.diagnose(above, from_0, np.array([0.0, 1, -1], np.float32)))
+    assert "expected" not in text
+    assert table(text)["RMSE"] == ["0.577"]
+
+
+def test_the_norm_or_the_element_that_decided_is_named():
+    x = np.random.default_rng(0).uniform(0.5, 1, (200, 50))
+
+    def g(x):
+        y = x.copy()
+        y[3, 7] += 4e-14
+        return y
+
+    found = calipers.diagnose(np.copy, g, x, reference=None)
+    assert "(element; allowed 145)" in found.reason
+    assert "(norm; allowed 12)" in calipers.diagnose(linear, scaled, (X, W)).reason
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_report_says_whether_the_diagnosis_is_true(name):
+    f, g, options = CASES[name]
+    found = calipers.diagnose(f, g, (X, W), **options)
+    (row,) = (row for row in str(found).splitlines() if row.startswith("  bool "))
+    assert row.split()[1].rstrip(",;") == str(bool(found))
+    assert row.endswith(" for EQUAL, ROUNDING, LAYOUT and AMPLIFIED")
 
 
 def test_a_comment_stays_where_a_line_is_long():
@@ -197,19 +247,17 @@ def test_a_comment_stays_where_a_line_is_long():
 
 
 def test_the_limit_says_what_it_is_for_and_whence():
-    errors = "for the smaller of RMSE/unit and 2-norm/unit"
     joined = " ".join(str(calipers.diagnose(linear, turned, (X, W))).split())
-    assert "errors RMSE/unit max/unit 2-norm/unit RMSE" in joined
-    n = "n=64, the longest axis of the inputs; reduction= changes it"
-    assert f"limit 12 = 4 + sqrt(n) {errors}; {n} " in joined
+    assert " allowed smaller norm: 4 + sqrt(n), n = 64 (longest axis, or reduction=) " in joined
     joined = " ".join(str(calipers.diagnose(linear, turned, (X, W), reduction=100)).split())
-    assert f"limit 14 = 4 + sqrt(n) {errors}; n=100, from reduction= " in joined
+    assert " allowed smaller norm: 4 + sqrt(n), n = 100 from reduction= " in joined
+    assert " 14 x expected (norm) " in joined
 
 
 def test_the_unit_says_which_inputs_are_perturbed():
     def unit(f, g, inputs, **options):
         text = " ".join(str(calipers.diagnose(f, g, inputs, **options)).split())
-        return text.partition(" unit expected rounding error: ")[2].partition(" limit ")[0]
+        return text.partition(" expected rounding error: ")[2].partition(" allowed ")[0]
 
     table = np.random.default_rng(0).standard_normal(50).astype(np.float32)
     places = np.arange(40).reshape(8, 5)
@@ -229,7 +277,7 @@ def test_a_bug_below_the_limit_says_why_it_is_one():
     found = calipers.diagnose(lambda x: x, lambda x: x * np.float16(1.004), x, reference=None)
     assert found.kind == "BUG"
     assert found.reason.partition(" (cosine ")[0].endswith(
-        "(limit 12): below the limit, but the difference is nearly the same"
+        "(norm; allowed 12), but the difference is nearly the same"
     )
     assert found.reason.endswith("of the inputs by a few ulps, as rounding would not be")
 
@@ -284,8 +332,8 @@ def test_fields_have_labels_of_twelve_columns(name):
     assert max(map(len, lines)) <= 88
     details = text[text.index("\n  inputs ") + 1 : text.index("\nagain: ")].splitlines()
     labels = {x[2:14].strip() for x in details if x.startswith("  ") and x[2] != " "}
-    fields = {"inputs", "errors", "unit", "limit", "worst", "dtypes", "where", "calls", "reference"}
-    assert {"inputs", "calls"} <= labels <= fields
+    fields = {"inputs", "errors", "expected", "allowed", "worst", "dtypes", "where", "calls"}
+    assert {"inputs", "calls", "bool"} <= labels <= fields | {"bool", "reference"}
     for word in ("units of rounding", "sides", "wider", "last place", "apart"):
         assert word not in text
 
@@ -293,7 +341,7 @@ def test_fields_have_labels_of_twelve_columns(name):
 def test_what_six_digits_hide_is_in_the_difference():
     text = str(calipers.diagnose(linear, turned, (X, W)))
     rows = text[text.index("  worst") :].splitlines()
-    assert rows[0].split() == ["worst", "f", "f", "-", "g", "reference", "error/unit"]
+    assert rows[0].split() == ["worst", "f", "f", "-", "g", "reference", "error/expected"]
     assert all(len(cell.lstrip("-").replace(".", "")) <= 9 for cell in rows[1].split()[2:])
 
 
@@ -331,3 +379,41 @@ def test_a_picture_of_perturbed_inputs_names_formats_without_overlap():
     assert len(boxes) >= 3
     assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
     assert "tf32 = float16" in {text.get_text() for text in axes.texts}
+
+
+def test_next_of_two_modules_finds_the_layer():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    f = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4))
+    g = copy.deepcopy(f)
+    g[1].eps = 1e-2
+    x = torch.randn(5, 8)
+    found = calipers.diagnose(f, g, x)
+    assert found.kind == "BUG", str(found)
+    code = line(found, "next")
+    assert code == "calipers.probes.layers(f, g, inputs)  # the first layer that differs"
+    layers = eval(code, {"calipers": calipers, "f": f, "g": g, "inputs": x})
+    assert layers.first.name == "1"
+    alone = calipers.diagnose(f, lambda x: g(x), x)
+    assert "layers" not in line(alone, "next")
+
+
+def test_next_of_a_loop_passes_its_steps():
+    x = np.random.default_rng(0).standard_normal((3, 10)) + [[1], [1], [20]]
+
+    def steps(state, summed):
+        x, y, z = state
+        h = x.dtype.type(0.01)
+        for _ in range(300):
+            dx = 10 * (y - x) if summed else 10 * y - 10 * x
+            dy = x * (28 - z) - y if summed else 28 * x - x * z - y
+            x, y, z = x + h * dx, y + h * dy, z + h * (x * y - z)
+        return np.stack([x, y, z])
+
+    f, g = (lambda x: steps(x, summed=True)), (lambda x: steps(x, summed=False))
+    found = calipers.diagnose(f, g, x.astype(np.float32))
+    code = line(found, "next")
+    assert f"reduction={found.evidence['loop_steps']})" in code
+    assert f"reduction={found.evidence['loop_steps']}" in found.reason
+    names = {"calipers": calipers, "f": f, "g": g, "inputs": x.astype(np.float32)}
+    assert eval(code, names).length == found.evidence["loop_steps"]

@@ -91,6 +91,7 @@ class Implementation:
     _on_exception: Callable[[str, int], Any] | None = None  # called by NumPy
     runs_in_float64: bool = False  # every lower format of a torch function is replaced
     shared: tuple["_Shared", ...] = ()  # values of the parameters
+    functions: set[str] = field(default_factory=set)  # of torch, called in higher precision
 
     @property
     def array_library(self) -> str:
@@ -215,7 +216,7 @@ class Implementation:
                 passed = [sent(x, like) for x, like in zip(arguments, self.likes, strict=True)]
                 call = partial(self._function_at(inputs), *passed)
                 if self.runs_in_float64 and getattr(inputs, "wide", False):
-                    y = call_in_float64(call, self.form)
+                    y = call_in_float64(call, self.form, self.functions)
                 else:
                     y = call()
         except Exception as error:

@@ -16,6 +16,7 @@ from .._core.arguments import as_integer, require_callable
 from .._core.containers import as_tuple
 from .._core.dtypes import ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
+from .._core.report import brief
 from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, ReferenceSource
 from .callables import Budget, BudgetError, Implementation
 from .elsewhere import with_integers_as_numbers
@@ -90,7 +91,8 @@ def diagnose(
     Returns
     -------
     Diagnosis
-        True if rounding explains the difference. ``.kind`` is one of
+        True for EQUAL, ROUNDING, LAYOUT and AMPLIFIED: rounding explains the difference. False for
+        all others; ``.ok(["REDUCED"])`` accepts another one. ``.kind`` is one of
 
         - EQUAL: the results are bitwise equal;
         - ROUNDING: rounding errors at these inputs explain both errors;
@@ -368,16 +370,16 @@ def _as_array(x: Any, name: str) -> NDArray:
 def _by_arrays(e: Evidence, sizes: list[ErrorNorms], results: list[Result]) -> Verdict:
     far = [size.robust for size in sizes]
     unit = f"the rounding error of {e.form}"
-    largest = f"{max(far):.3g} x {unit} (limit {e.allowed:.3g})"
+    largest = f"{brief(max(far))} times {unit} (norm; allowed {brief(e.allowed)})"
     nearer = "both are equally close to the reference"
     if max(far) > 2 * min(far):
         names = ("actual", "expected") if far[0] < far[1] else ("expected", "actual")
         nearer = f"{names[0]} equals the reference"
         if min(far):
-            times = f"{max(far) / min(far):.3g} times"
+            times = f"{brief(max(far) / min(far))} times"
             nearer = f"{names[0]} is {times} closer to the reference than {names[1]}"
     if results[0].bits() == results[1].bits():
-        error = f"{far[0]:.3g} x {unit}"
+        error = f"{brief(far[0])} times {unit}"
         off = "" if max(far) <= e.allowed else f", but off the reference by {error}"
         broken = sizes[0].broken
         if broken:
@@ -399,9 +401,11 @@ def _by_arrays(e: Evidence, sizes: list[ErrorNorms], results: list[Result]) -> V
         what = "1 result that is" if lost == 1 else f"{lost} results that are"
         return Verdict(RANGE, f"{name} has {what} not finite, unlike the reference")
     if max(far) <= e.allowed:
-        return Verdict(ROUNDING, f"errors are at most {largest}; {nearer}")
+        return Verdict(
+            ROUNDING, f"rounding explains both errors: they are at most {largest}; {nearer}"
+        )
     return Verdict(
         SUSPECT,
-        f"errors are up to {largest}; {nearer}; the arrays alone cannot show whether input "
-        f"rounding explains this: pass the functions to calipers.diagnose",
+        f"rounding of the results does not explain the errors, which are up to {largest}; "
+        f"{nearer}; the arrays alone cannot show whether rounding of the inputs does",
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._compare.patterns import arrangement
 from .._compare.text import differing
 from .._core.protocols import NDArray
 from .callables import BudgetError
@@ -305,6 +306,26 @@ def _mixes(e: Any, among: Result, alone: Result, part: slice) -> bool:
         if size.broken or size.robust > 2 * e.allowed:
             return True
     return False
+
+
+def other_numbers(e: Any) -> str | None:
+    """Say that g returns the numbers of f in another order, or those of a transposed input."""
+    f, g = ([*y.arrays] for y in e.results.values())
+    if len(f) == len(g) == 1 and min(len(np.unique(x)) for x in (f[0], g[0])) > e.thresholds.few:
+        unit = e.allowed * e.roundoff * finite_rms(e.result_f.numbers(np.float64))
+        order = arrangement(f[0], g[0], lambda a, b: bool(np.all(np.abs(a - b) <= unit)), None)
+        if order is not None:
+            text = order.replace("actual", "f(...)").replace("expected", "g(...)")
+            return f"their results are {text}, within rounding"
+    for k in perturbable(e.inputs) if comparable(e.result_f, e.result_g) else ():
+        if e.inputs[k].ndim < 2 or e.f.budget.remaining < 2:
+            continue
+        turned = [*e.inputs[:k], e.inputs[k].swapaxes(-1, -2), *e.inputs[k + 1 :]]
+        there = e.f(turned)
+        if comparable(there, e.result_g) and e.is_rounding(e.norms(difference(there, e.result_g))):
+            text = f"f of the transposed input {e.title(k)} equals g within rounding: one takes "
+            return text + "rows where the other takes columns"
+    return None
 
 
 # Integer inputs

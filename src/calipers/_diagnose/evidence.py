@@ -10,6 +10,7 @@ import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
+from .._core.report import brief
 from .callables import BudgetError
 from .comparison import Comparison, measured
 from .elsewhere import (
@@ -18,6 +19,7 @@ from .elsewhere import (
     Jumps,
     agreement_elsewhere,
     ignores_strides,
+    other_numbers,
 )
 from .higher_precision import HigherPrecision, source_of
 from .inferred_formats import (
@@ -26,17 +28,24 @@ from .inferred_formats import (
     format_of_sums,
     infer_format,
 )
-from .inputs import Point, is_perturbable, to_higher_precision
+from .inputs import Point, is_perturbable, perturbable, to_higher_precision
 from .noise_level import (
     cosine,
     difference,
     error_norms,
     finite_rms,
 )
+from .observed_formats import roundoff_of
 from .range_loss import RangeLoss, find_range_loss, flushed_by
-from .reasons import roundoff_of
 from .results import comparable
 from .round_to_format import quantum_of_results
+
+# Number of entries of an input up to which its singular values are computed.
+_MAX_MATRIX = 1 << 16
+# Functions of torch that add a bias within a matrix product, and those that do one of both.
+_FUSED = frozenset({"linear", "addmm", "addmv", "baddbmm", "addbmm"})
+_PRODUCTS = frozenset({"matmul", "__matmul__", "mm", "bmm", "mv", "einsum"})
+_SUMS = frozenset({"add", "__add__", "add_", "__iadd__", "__radd__"})
 
 
 class Evidence(Comparison):
@@ -207,6 +216,43 @@ class Evidence(Comparison):
     def arrangements(self) -> Arrangements:
         """Results of parts of a batch and of other memory layouts."""
         return Arrangements(self)
+
+    @measured
+    def other_numbers(self) -> str | None:
+        """Which other numbers of f the results of g are: those of a transposed input, say."""
+        return other_numbers(self)
+
+    @cached_property
+    def ill_conditioned_matrix(self) -> str | None:
+        """Describe an input whose condition number, or close singular values, explain that of f."""
+        for k in perturbable(self.inputs):
+            x = self.inputs[k]
+            if x.ndim < 2 or not 1 < min(x.shape[-2:]) or x.size > _MAX_MATRIX:
+                continue
+            if not np.isfinite(x).all():
+                continue
+            s = np.linalg.svd(x.astype(complex if x.dtype.kind == "c" else float), compute_uv=False)
+            with np.errstate(all="ignore"):
+                kappa = float(np.max(s[..., 0] / s[..., -1]))
+                gap = float(np.min(-np.diff(s) / s[..., :1]))
+            needed, title = self.condition / self.thresholds.few, f"input {self.title(k)}"
+            if kappa >= needed:
+                return f"{title} is an ill-conditioned matrix (condition number {brief(kappa)})"
+            if gap * needed <= 1:
+                text = (
+                    f"{title} has close singular values, {brief(gap)} of the largest apart: their "
+                )
+                return text + "singular vectors are ill-conditioned"
+        return None
+
+    @property
+    def fused(self) -> str | None:
+        """The torch function that adds a bias within a matrix product, unlike the other."""
+        names = [name for name, x in self.implementations.items() if x.functions & _FUSED]
+        others = [x.functions for name, x in self.implementations.items() if name not in names]
+        if len(names) != 1 or not others[0] & _PRODUCTS or not others[0] & _SUMS:
+            return None
+        return names[0]
 
     # Formats and ranges
 

@@ -7,10 +7,20 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from .._core.dtypes import ROUNDOFF
+
 # Methods that convert a tensor to a format by their name.
 _CONVERSIONS = ("float", "half", "bfloat16")
 # Methods that read the bits or the memory of a tensor: their results in float64 mean nothing.
 _OF_BITS = ("numpy", "__array__", "data_ptr", "untyped_storage", "storage")
+
+# Unit roundoff of integers with one scale.
+_INTEGER_ROUNDOFF = {"int8": 2.0**-8, "int4": 2.0**-4}
+
+
+def roundoff_of(form: str) -> float:
+    """Return the unit roundoff of a format that ran, also of integers; 0 if it is unknown."""
+    return _INTEGER_ROUNDOFF.get(form, ROUNDOFF.get(form.removesuffix("fn"), 0.0))
 
 
 class HigherPrecisionError(Exception):
@@ -51,8 +61,9 @@ def _higher_precision_mode() -> type[Any]:
     class HigherPrecision(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
         """Compute in float64 whatever format is asked for, and report the working format."""
 
-        def __init__(self, working: Any) -> None:
+        def __init__(self, working: Any, functions: set[str]) -> None:
             super().__init__()
+            self._functions = functions
             is_single = working == torch.float32
             reported = torch.complex64 if is_single else torch.complex32
             self._reported = {float64: working, complex128: reported}
@@ -60,6 +71,7 @@ def _higher_precision_mode() -> type[Any]:
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            self._functions.add(getattr(func, "__name__", ""))
             if func == get_dtype:
                 dtype = func(*args)
                 return self._reported.get(dtype, dtype)
@@ -89,18 +101,19 @@ def _without_autocast() -> Iterator[None]:
             torch.set_autocast_enabled(kind, True)
 
 
-def call_in_float64(call: Callable[[], Any], form: str) -> Any:
+def call_in_float64(call: Callable[[], Any], form: str, functions: set[str]) -> Any:
     """
     Call a torch function with float64 instead of every lower format that it uses.
 
     Conversions and autocast have no effect, and dtypes are reported as the working format `form`,
-    so that the function takes the branches that it takes there.
+    so that the function takes the branches that it takes there. The names of torch's functions that
+    it calls are added to `functions`.
     """
     torch = _torch()
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _higher_precision_mode()(getattr(torch, form, torch.float32)):
+        with _higher_precision_mode()(getattr(torch, form, torch.float32), functions):
             return call()
     finally:
         torch.set_default_dtype(before)

@@ -9,11 +9,13 @@ import numpy as np
 from .._compare.text import differing
 from .._core.dtypes import FORMATS, ROUNDOFF
 from .._core.protocols import NDArray
+from .._core.report import brief
 from .callables import Implementation
 from .inputs import is_perturbable, perturbable, to_higher_precision
 from .noise_level import Perturbations, difference, error_norms, largest_finite
 from .results import Result, comparable
 from .round_to_format import grid_of
+from .verdict import as_multiple
 
 STEP = 2  # exponent of the scaling that shows the degree of homogeneity
 _HOMOGENEOUS = 2.0**-40  # relative error of the power law
@@ -109,9 +111,10 @@ def _not_finite(e: Any) -> RangeLoss | None:
         form = grid_of(e, name, result) if lost.any() else None
         rest = e.norms(np.where(lost, 0.0, e.difference)).robust if form is not None else 0.0
         if form is not None and rest * e.roundoff <= e.allowed * ROUNDOFF[form]:
-            text = f"{differing(int(np.count_nonzero(lost)), lost.size, 'result')}: {name} returns "
-            text += f"no finite numbers there, and elsewhere numbers of {form}, whose range an "
-            return RangeLoss(name, text + "intermediate value exceeds", form)
+            text = f"an intermediate value of {name} exceeds the range of {form}: "
+            text += f"{differing(int(np.count_nonzero(lost)), lost.size, 'result')}, where {name} "
+            text += f"returns no finite numbers, and elsewhere numbers of {form}"
+            return RangeLoss(name, text, form)
         if wide is not None:
             lost &= np.isfinite(wide.numbers(np.float64))
         if not lost.any() or _another_function(e, result, wide, lost):
@@ -119,8 +122,9 @@ def _not_finite(e: Any) -> RangeLoss | None:
         if wide is None and not _comes_back(e, name, lost):
             continue
         k = int(np.argmax(lost))
-        text = f"{name} returns {y[k]} where the result is {r[k]:.3g}: an intermediate value "
-        text += f"overflows or underflows{', ' + _DOMAIN if np.isnan(y[k]) else ''}"
+        text = f"an intermediate value of {name} overflows or underflows"
+        text += f"{', ' + _DOMAIN if np.isnan(y[k]) else ''}: {name} returns {y[k]} where the "
+        text += f"result is {brief(r[k])}"
         return RangeLoss(name, text)
     return None
 
@@ -225,9 +229,10 @@ def _flushed(e: Any) -> RangeLoss | None:
         return None
     name = next(name for name, lost in e.flushed_by.items() if lost.any())
     lost, lowest = e.flushed_by[name], 2.0 ** FORMATS[e.form].lowest
-    text = f"{name} returns 0 for {np.count_nonzero(lost)} of {lost.size} results, which are "
-    text += f"subnormal (below {lowest:.2g}, the smallest normal number of {e.form}): it flushes "
-    text += "them to 0, as some compilers and devices do, or an intermediate value underflows"
+    text = f"{name} flushes subnormal numbers to 0, as some compilers and devices do, or an "
+    text += f"intermediate value underflows: it returns 0 for {np.count_nonzero(lost)} of "
+    text += f"{lost.size} results, which are below {brief(lowest)}, the smallest normal number of "
+    text += e.form
     return RangeLoss(name, text)
 
 
@@ -266,25 +271,24 @@ def _rescaled(e: Any) -> RangeLoss | None:
         positions = perturbable(e.inputs)
         for group in [(k,) for k in positions] + [tuple(positions)] * (len(positions) > 1):
             if zero.any() and _overflows(e, name, group, zero):
-                text = f"{name} returns 0 for {np.count_nonzero(zero)} of {zero.size} results that "
-                text += "are not 0, and no finite number for larger inputs: intermediate values "
-                return RangeLoss(name, text + "underflow and overflow")
+                text = f"intermediate values of {name} underflow and overflow: it returns 0 for "
+                text += f"{np.count_nonzero(zero)} of {zero.size} results that are not 0, and no "
+                return RangeLoss(name, text + "finite number for larger inputs")
             error = _scaled_error(e, e.implementations[name], group)
             if error < before.rms / e.thresholds.rescaled and error <= 10 * e.allowed:
                 which = f"argument {e.title(group[0])}" if len(group) == 1 else "the arguments"
-                text = f"the error of {name} falls from {before.rms:.3g} to {error:.3g} x the "
-                text += f"expected rounding error when {which} are scaled to 1: an intermediate "
-                return RangeLoss(
-                    name, text.replace("0 are", "0 is") + "value overflows or underflows"
-                )
+                verb = "is" if len(group) == 1 else "are"
+                text = f"an intermediate value of {name} overflows or underflows: its error falls "
+                text += f"from {brief(before.rms)} to {as_multiple(error)} when {which} {verb} "
+                return RangeLoss(name, text + "scaled to 1")
         if zero.any() and 2 * np.count_nonzero(zero) >= np.count_nonzero(wrong):
             here = e.implementations[name].exceptions_at(e.inputs)
             if "overflow" in here - e.implementations[name].exceptions_at(
                 to_higher_precision(e.inputs)
             ):
-                text = f"{name} returns 0 for {np.count_nonzero(zero)} of {zero.size} results that "
-                text += "are not 0: an intermediate value overflows, which NumPy reports"
-                return RangeLoss(name, text)
+                text = f"an intermediate value of {name} overflows, which NumPy reports: it "
+                text += f"returns 0 for {np.count_nonzero(zero)} of {zero.size} results that are "
+                return RangeLoss(name, text + "not 0")
     return None
 
 

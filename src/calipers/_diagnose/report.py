@@ -15,12 +15,14 @@ from .._core.dtypes import ROUNDOFF
 from .._core.environment import fingerprint
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .callables import BudgetError
+from .callables import BudgetError, Implementation
 from .evidence import Evidence
 from .noise_level import ErrorNorms, finite_rms
+from .parameters import is_module
 from .results import comparable
 from .text import again, details, headline, inputs_text, names_in_code, text_of
 from .verdict import (
+    ALLOWED,
     BUG,
     EQUAL,
     KINDS,
@@ -68,6 +70,7 @@ def measure(e: Evidence) -> Measurement:
         }
         if e.reference_name in e.implementations:
             evidence["higher_precision"] = [*e.wide_results]
+            evidence["rounds_inside"] = e.rounds_inside
         if e.wide is not None:
             evidence["wide"] = _numbers(e.wide.norms)
             if e.error_difference.absolute:
@@ -79,17 +82,14 @@ def measure(e: Evidence) -> Measurement:
 
 def _numbers(size: ErrorNorms) -> dict[str, float | int]:
     """Return the norms of errors: infinite if an error is not finite."""
-    names = ("rms", "largest", "normwise", "absolute")
+    names = ("rms", "largest", "peak", "normwise", "absolute")
     norms = {name: math.inf if size.broken else getattr(size, name) for name in names}
     return norms | {"broken": size.broken}
 
 
-_ALLOWED = ("ROUNDING", "LAYOUT", "AMPLIFIED")
-
-
 class Diagnosis(DiagnosisData, Report):
     """
-    Why two implementations differ; it is true if rounding explains the difference.
+    Why two implementations differ; true for EQUAL, ROUNDING, LAYOUT and AMPLIFIED.
 
     It is returned by `diagnose` and `compare_to_reference`. ``print(diagnosis)`` shows the report.
 
@@ -165,7 +165,7 @@ class Diagnosis(DiagnosisData, Report):
         """The call that repeats this diagnosis, as code, and a hash of the inputs."""
         return f"{again(self)}\n# inputs: {inputs_text(self)}"
 
-    def ok(self, allow: Iterable[str] = _ALLOWED) -> bool:
+    def ok(self, allow: Iterable[str] = ALLOWED) -> bool:
         """
         Return True if the verdict is EQUAL or one of the allowed kinds.
 
@@ -279,6 +279,8 @@ def build_diagnosis(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
     kinds = {name: [*y.dtypes] for name, y in e.results.items()}
     if are_comparable and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds
+    if _have_one_structure(e.f, e.g):
+        evidence["same_modules"] = True
     libraries = {
         name: implementation.array_library for name, implementation in e.implementations.items()
     }
@@ -307,6 +309,15 @@ def build_diagnosis(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
         e.inputs,
         (e.result_f, e.result_g) if are_comparable else (),
     )
+
+
+def _have_one_structure(f: Implementation, g: Implementation) -> bool:
+    """Return True for torch modules of the same layers, which `probes.layers` compares."""
+    modules: list[Any] = [f.call, g.call]
+    if not (all(map(is_module, modules)) and f.array_library == "torch"):
+        return False
+    names = [[name for name, _ in module.named_modules()] for module in modules]
+    return names[0] == names[1] and len(names[0]) > 1
 
 
 def _farthest(e: Evidence, units: Any, reference: Any) -> tuple[Worst, ...]:

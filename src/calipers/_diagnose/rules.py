@@ -18,7 +18,7 @@ from . import reasons
 from .callables import describe_exceptions
 from .evidence import Evidence
 from .noise_level import finite_rms
-from .results import comparable, describe_mismatch
+from .results import comparable
 from .verdict import (
     AMPLIFIED,
     BUG,
@@ -65,7 +65,7 @@ def raises(e: Evidence) -> Reason:
 def incomparable(e: Evidence) -> Reason:
     """Precondition: both return, but other names, shapes or kinds of numbers."""
     e.join_numbers()
-    return describe_mismatch(e.result_f, e.result_g)
+    return reasons.incomparable(e)
 
 
 def unrepeatable(e: Evidence) -> Reason:
@@ -159,8 +159,7 @@ def hidden(e: Evidence) -> Reason:
     a = e.arrangements if _is_plain_rounding(e) else None
     if a is None or a.for_this_length is None:
         return None
-    text = f"within rounding here, but {a.for_this_length}"
-    return f"{text}: it is right only for a batch of this length"
+    return reasons.for_this_length(e)
 
 
 def amplified(e: Evidence) -> Reason:
@@ -189,7 +188,7 @@ def layout(e: Evidence) -> Reason:
     """Precondition: within rounding, and equal for a part of the batch or another layout."""
     if not _is_plain_rounding(e) or e.arrangements.equal is None:
         return None
-    return f"{reasons.errors(e)}; {e.arrangements.equal}, f and g are equal to the last bit"
+    return reasons.layout(e)
 
 
 def rounding(e: Evidence) -> Reason:
@@ -204,7 +203,7 @@ def ties(e: Evidence) -> Reason:
         rest = e.norms(np.where(e.result_f.integers, 0.0, e.difference))
         if rest.broken or rest.robust > e.allowed or e.integers.at_ties is None:
             return None
-        return f"{e.integers.text}, but none {e.integers.at_ties}: ties are treated differently"
+        return reasons.integers_at_ties(e)
     if e.differ and e.condition <= t.ill_conditioned:
         return reasons.other_jumps(e) if e.reference is not None and e.jumps.explained else None
     return reasons.ties(e) if _at_ties(e) else None
@@ -302,7 +301,7 @@ def decide(e: Evidence) -> Verdict:
         verdict = rule(e)
         if verdict is not None:
             e.evidence["rule"] = rule.reason.__name__
-            return reasons.with_repeats(e, verdict)
+            return reasons.with_nonfinite(e, reasons.with_repeats(e, verdict))
     raise AssertionError  # the last rule always decides
 
 

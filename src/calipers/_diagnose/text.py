@@ -12,6 +12,7 @@ from .._core.dtypes import ROUNDOFF
 from .._core.report import (
     COMMENT,
     WIDTH,
+    brief,
     calls_text,
     field,
     index_text,
@@ -23,7 +24,22 @@ from .._core.report import (
 )
 from .inputs import is_perturbable
 from .noise_level import difference
-from .verdict import AMPLIFIED, BUG, NONDETERMINISTIC, RAISES, RANGE, REDUCED, SUSPECT, UNSTABLE
+from .thresholds import THRESHOLDS
+from .verdict import (
+    ALLOWED,
+    AMPLIFIED,
+    BUG,
+    ELEMENT,
+    EQUAL,
+    NONDETERMINISTIC,
+    NORM,
+    RAISES,
+    RANGE,
+    REDUCED,
+    SUSPECT,
+    UNSTABLE,
+    higher_precision,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +49,8 @@ if TYPE_CHECKING:
 
 # Number of results with the largest differences that are shown: a report has at most 25 lines.
 _WORST = 3
+# The unit of errors in the table.
+_TIMES = "x expected"
 # Factor by which the suggested budget exceeds one that did not suffice.
 _MORE_CALLS = 16
 
@@ -63,6 +81,7 @@ def details(diagnosis: "DiagnosisData") -> str:
         text_rows += _worst(diagnosis, f, g)
     if diagnosis.where:
         text_rows += field("where", diagnosis.where)
+    text_rows += field("bool", _truth(diagnosis))
     calls = calls_text(diagnosis.calls)
     spent = [calls] if calls else []
     spent += [f"{diagnosis.seconds:.2g} s", *_setting(diagnosis)]
@@ -70,6 +89,15 @@ def details(diagnosis: "DiagnosisData") -> str:
     text_rows += wrapped_code("again", again(diagnosis))
     step = next_step(diagnosis)
     return "\n".join(text_rows + wrapped_code("next", step) if step else text_rows)
+
+
+def _truth(diagnosis: "DiagnosisData") -> str:
+    """Say whether a diagnosis is true, and which verdicts are."""
+    *first, last = (EQUAL, *ALLOWED)
+    verdicts = f"{', '.join(first)} and {last}"
+    if diagnosis.kind in (EQUAL, *ALLOWED):
+        return f"True, as for {verdicts}"
+    return f"False; True for {verdicts}"
 
 
 def again(diagnosis: "DiagnosisData") -> str:
@@ -125,13 +153,19 @@ def next_step(diagnosis: "DiagnosisData") -> str | None:
         return _commented(f"calipers.probes.repeat({name}, inputs, times=100)", "how often")
     if kind == RANGE:
         return _commented(f"calipers.probes.range({less_exact}, inputs)", "where range is lost")
+    if "loop_steps" in evidence:
+        options = diagnosis.options | {"reduction": str(evidence["loop_steps"])}
+        return _commented(again(replace(diagnosis, options=options)), "if a loop has these steps")
+    if kind in (BUG, SUSPECT, UNSTABLE, REDUCED) and evidence.get("same_modules"):
+        code = f"calipers.probes.layers({names['f']}, {names['g']}, inputs)"
+        return _commented(code, "the first layer that differs")
     if kind == AMPLIFIED:
         return _commented(f"calipers.probes.condition({names['f']}, inputs)", "digits to expect")
     if kind == REDUCED:
         return _commented(f"{again(diagnosis)}.recommend_tolerance()", "if this is intended")
     if is_disputed and len(evidence.get("higher_precision", ())) == 1:
         options = diagnosis.options | {"reference": "reference"}
-        comment = f"reference: a function that computes in {_higher_precision(diagnosis)}"
+        comment = f"reference: a function that computes in {higher_precision(diagnosis.dtype)}"
         return _commented(again(replace(diagnosis, options=options)), comment)
     in_one_precision = kind == SUSPECT and evidence.get("rule") == "undecided"
     if in_one_precision and "reference" not in diagnosis.options and "drop" in evidence:
@@ -183,59 +217,91 @@ def _element(diagnosis: "DiagnosisData", name: str, worst: "Worst") -> str:
 
 
 def _errors(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
-    """Write the table of errors, the unit in which they are measured, and its limit."""
-    sizes = [(name, diagnosis.evidence[name]) for name in compared(diagnosis)]
-    if not sizes:
+    """Write the table of errors with their limits, the unit of the errors, and the limits."""
+    errors = {name: diagnosis.evidence[name] for name in compared(diagnosis)}
+    if not errors:
         return []
     titles = {"f": f, "g": g, "apart": f"{f} - {g}"}
-    width = max(12, *(2 + len(title) for title in titles.values()))
-    columns = {"rms": "RMSE/unit", "largest": "max/unit", "normwise": "2-norm/unit"}
-    columns["absolute"] = "RMSE"
-    rows = [["errors", *columns.values()]]
-    rows += [[f"  {titles[name]}", *(_brief(size[k]) for k in columns)] for name, size in sizes]
-    text_rows = [
-        f"  {title:{width}} {rms:>9} {largest:>9} {norm:>11} {absolute:>9}"
-        for title, rms, largest, norm, absolute in rows
+    limit, single = diagnosis.allowed, THRESHOLDS.single * diagnosis.allowed
+    table = [["errors", *(titles[name] for name in errors), "allowed", ""]]
+    has_limit = _is_rounded(diagnosis)
+    for title, key, most, note in (
+        (
+            ("RMSE", "rms", limit, f" ({NORM})"),
+            ("2-norm", "normwise", limit, f" ({NORM})"),
+            ("max", "peak", single, f" ({ELEMENT})"),
+        )
+        if has_limit
+        else ()
+    ):
+        sizes = (brief(x[key]) for x in errors.values())
+        table.append([f"  {title}", *sizes, brief(most), _TIMES + note])
+    table.append(["  RMSE", *(brief(x["absolute"]) for x in errors.values()), "", ""])
+    if "wide" in diagnosis.evidence:
+        size = brief(diagnosis.evidence["wide"]["absolute"])
+        title = f"  in {higher_precision(diagnosis.dtype)}"
+        table.append([title, *[""] * (len(errors) - 1), size, "", ""])
+    widths = [max(9, 2 + len(titles[name])) for name in errors]
+    text_rows = []
+    for title, *cells, last, note in table:
+        columns = zip(cells, widths, strict=True)
+        row = f"  {title:15}" + "".join(f"{cell:>{width}}" for cell, width in columns)
+        text_rows.append(f"{row}{last:>9}  {note}".rstrip())
+    if not has_limit:
+        return text_rows
+    return [
+        *text_rows,
+        *field("expected", _expected(diagnosis), 3),
+        *field("allowed", _limit(diagnosis)),
     ]
-    return [*text_rows, *field("unit", _unit(diagnosis), 3), *field("limit", _limit(diagnosis), 3)]
+
+
+def _is_rounded(diagnosis: "DiagnosisData") -> bool:
+    """Return True if some results are floating-point, so that rounding errors are expected."""
+    return not all(result.integers.all() for result in diagnosis.answers)
 
 
 def _limit(diagnosis: "DiagnosisData") -> str:
-    """Write the limit, which errors it applies to, and the length that it follows from."""
-    errors = "for the smaller of RMSE/unit and 2-norm/unit"
-    limit, n = _brief(diagnosis.allowed), diagnosis.length
+    """Write which of the norms the limit is for, and the length that it follows from."""
     if not diagnosis.calls:
-        return f"{limit} {errors}"
-    source = "from reduction="
-    if "reduction" not in diagnosis.options:
-        source = "the longest axis of the inputs; reduction= changes it"
-    return f"{limit} = 4 + sqrt(n) {errors}; n={n}, {source}"
+        return f"smaller norm: {brief(diagnosis.allowed)} roundings"
+    source = "(longest axis, or reduction=)"
+    if "reduction" in diagnosis.options:
+        source = "from reduction="
+    return f"smaller norm: 4 + sqrt(n), n = {diagnosis.length} {source}"
 
 
 def _reference(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
-    """Say which implementation is the reference, if its own errors cannot be seen."""
-    source = diagnosis.evidence.get("measured_from")
-    if source is None and "higher_precision" in diagnosis.evidence:
-        text = f"none: {f} cannot compute in {_higher_precision(diagnosis)}"
-        if diagnosis.evidence["higher_precision"]:
+    """Say whose result in higher precision errors are measured from, or that there is none."""
+    evidence, source = diagnosis.evidence, diagnosis.evidence.get("measured_from")
+    if not diagnosis.calls or "apart" not in evidence:
+        return []
+    precision = higher_precision(diagnosis.dtype)
+    names = {"f": f, "g": g}
+    if source is None:
+        if "reference" in diagnosis.options:
+            return field("reference", f"none, as reference={diagnosis.options['reference']} says")
+        if "higher_precision" not in evidence:
+            return []
+        text = f"none: {f} cannot compute in {precision}"
+        if evidence["higher_precision"]:
             text += f', and {g} alone is one only if asked for: reference="g"'
         return field("reference", f"{text}; pass reference=reference, a function that can", 3)
-    if source not in ("f", "g"):
-        return []
-    one, other = (f, g) if source == "f" else (g, f)
-    precision = _higher_precision(diagnosis)
-    if len(diagnosis.evidence["higher_precision"]) == 1:
+    if source not in names:
+        return field("reference", f"the function reference= in {precision}")
+    one, other = names[source], names["g" if source == "f" else "f"]
+    text = f"{one} in {precision}"
+    if evidence["rounds_inside"] is not None:
+        text += f" ({names[evidence['rounds_inside']]} rounds to lower precision inside)"
+    elif len(evidence["higher_precision"]) == 1:
         verb = "is not called" if "reference" in diagnosis.options else "cannot compute"
-        text = f"{one} in {precision} ({other} {verb} in {precision}): an error of {one} itself "
-        return field("reference", f"{text}cannot be seen; pass reference=reference", 3)
-    if not _is_disputed(diagnosis):
-        return []
-    text = f"{one} in {precision}; {other} in {precision} differs from it: either may be wrong"
-    return field("reference", text)
-
-
-def _higher_precision(diagnosis: "DiagnosisData") -> str:
-    return "longdouble" if diagnosis.dtype == "float64" else "float64"
+        text += f" ({other} {verb} in {precision}): an error of {one} itself cannot be seen; pass "
+        text += "reference=reference"
+    elif _is_disputed(diagnosis):
+        text += f"; {other} in {precision} differs from it: either may be wrong"
+    elif "wide" in evidence:
+        text += f"; {other} in {precision} agrees with it"
+    return field("reference", text, 3)
 
 
 def _arrays(libraries: dict[str, str], f: str, g: str) -> str:
@@ -255,37 +321,36 @@ def _worst(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
     has_reference = diagnosis.worst[0].reference is not None and not _is_disputed(diagnosis)
     reference = f" {'reference':>13}" if has_reference else ""
     second = f"{f} - {g}" if alike else g
-    text_rows = [f"  {'worst':14} {f:>14} {second:>17}{reference} {'error/unit':>10}"]
+    is_rounded = _is_rounded(diagnosis)
+    last = f" {'error/expected':>14}" if is_rounded else ""
+    text_rows = [f"  {'worst':14} {f:>14} {second:>17}{reference}{last}"]
     for worst in diagnosis.worst[:_WORST]:
         index = index_text(worst.index)
         if len(diagnosis.shapes) > 1:
             index = f"{diagnosis.answers[0].title(worst.output)}{index}"
         other = f"{worst.f - worst.g:.3g}" if alike else f"{worst.g:.6g}"
         exact = f" {worst.reference:>13.6g}" if has_reference else ""
-        row = f"    {index:12} {worst.f:>14.6g} {other:>17}{exact} {_brief(worst.units):>10}"
+        units = f" {brief(worst.units):>14}" if is_rounded else ""
+        row = f"    {index:12} {worst.f:>14.6g} {other:>17}{exact}{units}"
         text_rows.append(row[:WIDTH])
     return text_rows
 
 
-def _unit(diagnosis: "DiagnosisData") -> str:
+def _expected(diagnosis: "DiagnosisData") -> str:
     if not diagnosis.calls:
-        return f"one rounding of the reference to {diagnosis.dtype}"
+        return f"rounding error: one rounding of the reference to {diagnosis.dtype}"
     kappa = diagnosis.evidence.get("kappa")
     form = diagnosis.dtype
     perturbed = dict.fromkeys(x.dtype.name for x in diagnosis.inputs if is_perturbable(x))
     integers = diagnosis.evidence.get("integers_as_numbers", False)
     if not (perturbed or integers):
-        text = f"expected rounding error: one rounding of each result to {form}; no input is "
+        text = f"rounding error: one rounding of each result to {form}; no input is "
         return f"{text}floating-point, so none is perturbed"
     inputs = "inputs, also integers," if integers else f"{' and '.join(perturbed)} inputs"
     ulp = "1 ulp" if [*perturbed] == [form] and not integers else f"1 ulp of {form}"
-    text = f"expected rounding error: the change of each result when the {inputs} change by {ulp}"
-    condition = "" if kappa is None or kappa != kappa else f"; condition number {_brief(kappa)}"
-    return text + condition
-
-
-def _brief(x: Any) -> str:
-    return f"{x:.3g}" if isinstance(x, float) else str(x)
+    text = f"rounding error: the change of each result when the {inputs} change by {ulp}"
+    is_known = kappa is not None and kappa > 0
+    return f"{text}; condition number {kappa:.3g}" if is_known else text
 
 
 def _setting(diagnosis: "DiagnosisData") -> list[str]:

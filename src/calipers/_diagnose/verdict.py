@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._core.report import brief
+
 # kinds
 EQUAL, ROUNDING, LAYOUT, AMPLIFIED = "EQUAL", "ROUNDING", "LAYOUT", "AMPLIFIED"
 RANGE, NONDETERMINISTIC, REDUCED = "RANGE", "NONDETERMINISTIC", "REDUCED"
@@ -13,10 +15,21 @@ KINDS = (
 )
 
 
-def as_multiple(size: float, limit: float | None = None) -> str:
-    """Write an error as a multiple of the expected rounding error, and its limit."""
-    text = f"{size:.3g} x the expected rounding error"
-    return text if limit is None else f"{text} (limit {limit:.3g})"
+# The verdicts that rounding explains: a diagnosis is True for them, and for EQUAL.
+ALLOWED = (ROUNDING, LAYOUT, AMPLIFIED)
+# What a limit is for: the smaller of RMSE and 2-norm, or the largest error of an element.
+NORM, ELEMENT = "norm", "element"
+
+
+def as_multiple(size: float, limit: float | None = None, measure: str = NORM) -> str:
+    """Write an error as a multiple of the expected rounding error, its measure and limit."""
+    text = f"{brief(size)} times the expected rounding error"
+    return text if limit is None else f"{text} ({measure}; allowed {brief(limit)})"
+
+
+def higher_precision(form: str) -> str:
+    """Return the name of the next higher precision, in which a reference is computed."""
+    return "longdouble" if form == "float64" else "float64"
 
 
 @dataclass

@@ -10,13 +10,13 @@ from .._core.arguments import require_callable
 from .._core.containers import as_tuple
 from .._core.dtypes import ROUNDOFF
 from .._core.libraries import library_of
-from .._core.report import Report
+from .._core.report import Report, brief, wrapped
 from .._diagnose.diagnose import diagnose
 from .._diagnose.evidence import Evidence
 from .._diagnose.inputs import checked_inputs, infer_precision, is_perturbable, longest_axis
 from .._diagnose.noise_level import finite_rms
+from .._diagnose.observed_formats import roundoff_of
 from .._diagnose.parameters import is_module
-from .._diagnose.reasons import roundoff_of
 from .._diagnose.results import Result, infer_result_precision
 from .._diagnose.thresholds import THRESHOLDS
 from .trials import Trial, trial, unlimited_implementation
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 _MAX_ROWS = 16  # rows of the table, around the first wrong layer
 _LEGEND = (
-    "  layer error of this layer alone: both implementations get the results of fs",
-    "  accumulated of all layers so far: each implementation gets the results of its layers",
-    "  unit        expected rounding error: the change of a layer's results when its",
-    "              inputs change by 1 ulp",
+    "  layer alone  both implementations get the results of the layers of fs",
+    "  accumulated  each implementation gets the results of its own layers",
+    "  errors are relative to the expected rounding error: the change of a layer's",
+    "  results when its inputs change by 1 ulp",
 )
 
 
@@ -72,7 +72,7 @@ class Layer:
 @dataclass(frozen=True, repr=False)
 class Layers(Report):
     """
-    The errors of all layers; it is true if they are rounding errors.
+    The errors of all layers; it is true if all differences are explained.
 
     It is returned by `layers`.
 
@@ -106,14 +106,16 @@ class Layers(Report):
         """Return a line for the verdict, and one for each layer."""
         first = self.first
         if first is None:
-            text_rows = [f"all {len(self.layers)} layers agree within rounding"]
+            text_rows = [f"the differences of all {len(self.layers)} layers are explained"]
         else:
-            text_rows = [
-                f"layer {self.layers.index(first)}, {first.name[:40]}, is the first whose error is "
-                "above the limit"
-            ]
+            number = self.layers.index(first) + 1
+            reason = first.new.problem or "it is more than rounding"
+            text = (
+                f"layer {first.name[:40]!r}, number {number} of {len(self.layers)}, is the first "
+            )
+            text_rows = wrapped(f"{text}whose difference is not explained: {reason}", rest="  ")
         width = min(24, max((len(layer.name) for layer in self.layers), default=0))
-        titles = f"{'layer error':>11}  {'accumulated':>11}  {'limit':>9}"
+        titles = f"{'layer alone':>11}  {'accumulated':>11}  {'allowed':>9}"
         text_rows.append(f"  {'layer':{max(width, 5)}}  {titles}")
         shown = self.layers
         if len(shown) > _MAX_ROWS:
@@ -122,9 +124,9 @@ class Layers(Report):
             shown = shown[start : start + _MAX_ROWS]
         for layer in shown:
             text_rows.append(
-                f"  {layer.name[:width]:{max(width, 5)}}  {layer.new.units:11.3g}  "
-                f"{layer.carried.units:11.3g}  {layer.new.allowed:9.3g}"
-                + ("" if layer else f"  {layer.new.problem or 'above the limit'}"[:60])
+                f"  {layer.name[:width]:{max(width, 5)}}  {brief(layer.new.units):>11}  "
+                f"{brief(layer.carried.units):>11}  {brief(layer.new.allowed):>9}"
+                + ("" if layer else "  not explained")
             )
         if len(self.layers) > len(shown):
             text_rows.append(f"  {len(self.layers) - len(shown)} layers are not shown: see .layers")

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._core.dtypes import FORMATS
 from .._core.protocols import NDArray
-from .._core.report import Report
+from .._core.report import Report, brief
 from .._diagnose.inputs import is_perturbable, to_higher_precision
 from .._diagnose.noise_level import difference, result_roundoffs
 from .._diagnose.range_loss import STEP, homogeneity_degrees, scaled, unscaled
@@ -168,7 +168,7 @@ def _classify(
         )
     if exponent is not None:
         reasons.append(
-            f"with {what} times 2**{exponent} the error falls from {error:.3g} to "
+            f"with {what} times 2**{exponent} the error falls from {brief(error)} to "
             f"{as_multiple(rescaled)}"
         )
     return kind, "; ".join(reasons)

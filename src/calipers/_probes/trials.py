@@ -16,7 +16,7 @@ from .._core.arguments import require_callable
 from .._core.containers import as_tuple
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
-from .._core.report import Report, wrapped
+from .._core.report import Report, brief, wrapped
 from .._diagnose.callables import Budget, Implementation
 from .._diagnose.evidence import Evidence
 from .._diagnose.inputs import (
@@ -158,7 +158,7 @@ class Trials(Report):
         """Return a line for the verdict, and one for each trial."""
         verdict = "equal" if self.equal else "equal within rounding" if self else "not equal"
         if self.trials and not self.equal:
-            verdict += f" (limit {as_multiple(self.trials[0].allowed)})"
+            verdict += f" (allowed {as_multiple(self.trials[0].allowed)})"
         text_rows: list[str] = []
         for text in _listed(self.trials):
             text_rows += wrapped(text, "  ", "    ", most=2, width=_WIDTH)
@@ -196,7 +196,8 @@ def describe_difference(compared: Trial, limit: float | None = None) -> str:
     if math.isinf(compared.largest):
         return f"{text}, by more than rounding can explain"
     return (
-        f"{text} by {as_multiple(compared.units, limit)}, the largest by {compared.largest:.3g} x"
+        f"{text} by {as_multiple(compared.units, limit)}, the largest by "
+        f"{brief(compared.largest)} times"
     )
 
 
