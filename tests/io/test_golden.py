@@ -243,6 +243,23 @@ def test_tensors_are_known_by_their_hash(path):
     assert "torch.backends.cuda.matmul.allow_tf32" in about(path)["environment"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ROCBLAS_INTERNAL_FP16_ALT_IMPL", "MIOPEN_DEBUG_CONVOLUTION_ATTRIB_FP16_ALT_IMPL"),
+        *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "OMP_NUM_THREADS"),
+    ],
+)
+def test_variables_that_choose_formats_are_recorded(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+    path = tmp_path / "y.npz"
+    golden.record(path, np.exp, X)
+    environment = about(path)["environment"]
+    assert environment[name] == "1"
+    assert environment["blas"] != "unknown"
+    assert environment["threads"]
+
+
 @pytest.mark.parametrize("bad", [object(), [1.0], np.array([None]), np.array(["a"]), {"x": 1}])
 def test_inputs_that_cannot_be_kept(path, bad):
     with pytest.raises(TypeError, match=r"inputs\[1\] must be"):

@@ -325,13 +325,13 @@ def _worst(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
     last = f" {'error/expected':>14}" if is_rounded else ""
     text_rows = [f"  {'worst':14} {f:>14} {second:>17}{reference}{last}"]
     for worst in diagnosis.worst[:_WORST]:
-        index = index_text(worst.index)
+        index = index_text(worst.index) if worst.index else ""
         if len(diagnosis.shapes) > 1:
             index = f"{diagnosis.answers[0].title(worst.output)}{index}"
         other = f"{worst.f - worst.g:.3g}" if alike else f"{worst.g:.6g}"
         exact = f" {worst.reference:>13.6g}" if has_reference else ""
         units = f" {brief(worst.units):>14}" if is_rounded else ""
-        row = f"    {index:12} {worst.f:>14.6g} {other:>17}{exact}{units}"
+        row = f"    {index or 'result':12} {worst.f:>14.6g} {other:>17}{exact}{units}"
         text_rows.append(row[:WIDTH])
     return text_rows
 
