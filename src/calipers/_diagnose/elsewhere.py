@@ -258,7 +258,7 @@ def ignores_strides(e: Any) -> str | None:
             continue
         other = e.implementations[name](inputs)
         if comparable(other, e.result_f) and e.is_rounding(e.norms(e.deviation(other))):
-            return name
+            return str(name)
     return None
 
 
@@ -388,4 +388,4 @@ def _is_smooth(e: Any, positions: list[int]) -> bool:
                 return False
             changes.append(finite_rms(difference(result, source.result)))
         sizes.append(finite_rms(np.array(changes)))
-    return sizes[1] > above / 2 * sizes[0] > 0
+    return bool(sizes[1] > above / 2 * sizes[0] > 0)

@@ -105,7 +105,7 @@ def _rounds_inside(e: Any, wide: dict[str, Result]) -> bool:
     least, most = sorted(rough, key=lambda name: rough[name][0])
     if rough[most][0] >= max(t.linear, t.above * rough[least][0]):
         e.rounds_inside = most
-        return off.absolute <= t.single * rough[most][1]
+        return bool(off.absolute <= t.single * rough[most][1])
     # Values in a lower precision jump at perturbations of a part of what that explains.
     delta = min(2.0**-6, off.normwise * e.roundoff / t.above)
     steps = {name: _roughness(e, name, result, delta)[0] for name, result in wide.items()}
@@ -195,7 +195,7 @@ class HigherPrecision:
     def allowed(self) -> float:
         """Limit of rounding errors; for formats below float32, that of float32."""
         within = ROUNDOFF["float32"] if self.e.roundoff > ROUNDOFF["float32"] else self.fine
-        return self.e.allowed * within / self.fine
+        return float(self.e.allowed * within / self.fine)
 
     @cached_property
     def difference(self) -> NDArray:
@@ -222,7 +222,8 @@ class HigherPrecision:
             [e.seed + 77, e.seed + 78],
             wide=True,
         )
-        return np.maximum(e.scale * (self.fine / e.roundoff), noise)
+        least: NDArray = np.maximum(e.scale * (self.fine / e.roundoff), noise)
+        return least
 
     @cached_property
     def norms(self) -> ErrorNorms:
@@ -235,14 +236,14 @@ class HigherPrecision:
         finite = np.isfinite(e.scale) & np.isfinite(self.noise)
         here, there = finite_rms(e.scale[finite]), finite_rms(self.noise[finite])
         most = e.roundoff / self.fine
-        return min(most, max(1.0, here / there)) if there else most
+        return float(min(most, max(1.0, here / there)) if there else most)
 
     @cached_property
     def expected_fall(self) -> float:
         """Factor by which rounding errors fall at least, relative to the noise level."""
         t = self.e.thresholds
         fall = self.gain**t.gain_exponent
-        return min(fall, t.lucky) if self.e.within_rounding else fall
+        return float(min(fall, t.lucky) if self.e.within_rounding else fall)
 
     @cached_property
     def differ(self) -> bool:
@@ -322,8 +323,9 @@ class HigherPrecision:
         here, wide = shares
         steady = (np.abs(here - wide) <= 2.0**-6 * np.abs(wide)) & (np.abs(wide - 1) > t.large)
         sizes = np.abs(e.reference.numbers(np.float64))
-        gone: NDArray = (np.abs(e.difference) >= t.half * sizes) | (e.form == "float64")
-        return gone & ~steady
+        gone = (np.abs(e.difference) >= t.half * sizes) | (e.form == "float64")
+        lost: NDArray = gone & ~steady
+        return lost
 
     def are_none(self, d: NDArray) -> NDArray:
         """Return a mask of differences that are roundoff of intermediate values."""
@@ -347,7 +349,7 @@ class HigherPrecision:
         """
         e, t = self.e, self.e.thresholds
         distance = np.abs(e.difference)
-        beyond = np.isfinite(distance) & (distance > t.single * e.allowed * e.scale)
+        beyond: NDArray = np.isfinite(distance) & (distance > t.single * e.allowed * e.scale)
         if not beyond.any():
             return beyond
         for k in range(3):  # an error may be small by chance in one of many results

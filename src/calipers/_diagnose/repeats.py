@@ -120,7 +120,8 @@ def _noise_free_unit(e: Any) -> NDArray:
     share = 1 / t.above if source is None else 1.0
     finite = np.isfinite(e.scale)
     if share * np.linalg.norm(noise[finite]) <= 0.3 * np.linalg.norm(e.scale[finite]):
-        return e.scale
+        scale: NDArray = e.scale
+        return scale
     return result_roundoffs(here, e.roundoff)
 
 
