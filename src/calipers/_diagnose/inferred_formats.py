@@ -12,7 +12,7 @@ import numpy as np
 from .._core.dtypes import FORMATS, ROUNDOFF
 from .._core.protocols import NDArray
 from .callables import BudgetError
-from .inputs import perturbable, to_higher_precision
+from .inputs import Point, perturbable, to_higher_precision
 from .noise_level import cosine, difference, error_norms, finite_rms
 from .results import comparable
 from .round_to_format import (
@@ -145,10 +145,7 @@ def _changed_arguments(
             if not 1 / most < off / error.rms < most:
                 continue
             share = _explained(e, name, x)
-            if share <= e.thresholds.explained or _explained_by_others(e, name, x, group, change):
-                continue
-            few = min(e.effective_count, e.difference.size / 4) < e.thresholds.few
-            if few and not _explained_elsewhere(e, name, group, change):
+            if share <= e.thresholds.explained or not _is_insensitive(e, name, x):
                 continue
             which = argument_names(group, e)
             text = f"rounding {which} to {form}{way} explains {100 * share:.3g} % of its error"
@@ -197,44 +194,20 @@ def _explained(e: Any, name: str, x: Sequence[Any]) -> float:
     return 1 - remaining * remaining
 
 
-def _explained_elsewhere(e: Any, name: str, group: Sequence[int], change: Change) -> bool:
-    """Return True if the rounding explains errors at other inputs, too: of few it may by chance."""
-    judged, source = e.implementations[name], e.reference_source.implementation
-    for k in range(e.thresholds.directions):
-        x = e.perturb(e.thresholds.far, e.seed + 980 + k, wide=False)
-        held = _changed(to_higher_precision(x), group, change)
-        if held is None:
-            return False
-        y, r, then = judged(x), source(to_higher_precision(x)), source(held)
-        if not comparable(y, r, then, e.result_f):
-            return False
-        left = finite_rms(difference(y, then)) / (finite_rms(difference(y, r)) or math.inf)
-        if 1 - left * left < e.thresholds.explained:
-            return False
-    return True
-
-
-def _explained_by_others(
-    e: Any, name: str, x: Sequence[Any], group: Sequence[int], change: Change
-) -> bool:
+def _is_insensitive(e: Any, name: str, x: Sequence[Any]) -> bool:
     """
-    Return True if the same rounding of other inputs explains the error as well.
+    Return True if an implementation hardly changes when its inputs are rounded, as the other does.
 
-    Truncated numbers are all slightly too small, and so are results with a wrong factor.
+    What rounds its inputs does not round numbers of that format again. A wrong factor, or what is
+    too large by as much as the rounding, changes with the inputs.
     """
-    source, t = e.reference_source, e.thresholds
-    d = difference(e.results[name], source.result)
-    rest = d - difference(source.implementation(x), source.result)
-    if e.is_rounding(e.norms(rest)):
+    source = e.reference_source
+    here = [v.astype(w.dtype) if v is not w else w for v, w in zip(x, e.inputs, strict=True)]
+    y, there = e.implementations[name](Point(here)), source.implementation(x)
+    if not comparable(y, there, source.result):
         return False
-    delta = min(t.far, t.constants * _relative_change(x, e.inputs, group))
-    others = e.perturb(delta, e.seed + 990, wide=True)
-    there = source.implementation(others)
-    held = _changed(type(others)([*others], wide=True), group, change)
-    then = there if held is None else source.implementation(held)
-    if not comparable(then, there, source.result):
-        return False
-    return finite_rms(rest) > t.half * finite_rms(d - difference(then, there))
+    changed = finite_rms(difference(there, source.result))
+    return finite_rms(difference(y, e.results[name])) <= e.thresholds.unrelated * changed
 
 
 def argument_names(positions: Sequence[int], e: Any) -> str:

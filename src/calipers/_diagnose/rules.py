@@ -131,7 +131,7 @@ def other_function(e: Evidence) -> Reason:
         assert e.difference_without_formats is not None
         size = e.norms(e.difference_without_formats)
         return reasons.observed(e) if size.robust > e.allowed else None
-    if not e.differ or e.stored_format is not None:
+    if not e.differ or (e.stored_format is not None and not e.stored_format.bias):
         return None
     if e.error_difference.broken or e.far_similarity <= e.thresholds.persistent or _is_little(e):
         return None
