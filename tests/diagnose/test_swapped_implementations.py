@@ -13,10 +13,17 @@ NARROW = [case for case in (*CASES, *HELD_OUT, *REVIEWED) if case.kinds == {"RED
 OTHERS = [case for case in (*CASES[::4], *HELD_OUT[::2], *REVIEWED[::2]) if case not in NARROW]
 
 # Wrong today, and why.
-KNOWN_WRONG = dict.fromkeys(
-    ("variance_in_float64", "variance_that_loses_digits"),
-    "without anything wider, what the first side loses is taken for what the function magnifies",
-) | {"softmax_of_half_products": "tf32 has as many digits as float16; the reason names both"}
+KNOWN_WRONG = (
+    dict.fromkeys(
+        ("variance_in_float64", "variance_that_loses_digits"),
+        "without anything wider, what the first side loses is taken for what the function magnifies",
+    )
+    | dict.fromkeys(
+        ("decay_by_a_factor_float64", "growth_step_by_step_float64", "angles_of_positions"),
+        "SUSPECT: no cause of a difference in one precision alone can be measured",
+    )
+    | {"softmax_of_half_products": "tf32 has as many digits as float16; the reason names both"}
+)
 
 
 def turned(case, seed):

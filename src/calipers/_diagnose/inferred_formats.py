@@ -44,6 +44,8 @@ class InferredFormat:
 
 def infer_format(e: Any) -> InferredFormat | None:
     """Return the lower precision that explains the difference, the surest sign first."""
+    if e.wide is not None and e.differ and _falls(e):
+        return None
     inferred = e.stored_format or e.format_of_sums
     if inferred is not None:
         return inferred
@@ -51,6 +53,11 @@ def infer_format(e: Any) -> InferredFormat | None:
     with suppress(BudgetError):  # many ways of rounding are tried
         inferred = _changed_arguments(e, _roundings) or _changed_arguments(e, _quantisings)
     return inferred or between
+
+
+def _falls(e: Any) -> bool:
+    """Return True if the difference falls in higher precision: a format inside is in use there."""
+    return bool(e.wide.norms.absolute < e.thresholds.unrelated * e.error_difference.absolute)
 
 
 # Operands in a lower precision
