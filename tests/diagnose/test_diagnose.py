@@ -79,17 +79,7 @@ def test_wrong_verdicts_on_pairs_of_a_reviewer(case):
 
 
 # Wrong today, by some seed.
-KNOWN_WRONG = dict.fromkeys(
-    (
-        "transform_by_turns_in_float32_real",
-        "transform_by_turns_in_float32_imaginary",
-        "transform_by_turns_in_float32_magnitude",
-        "transform_by_turns_in_float32_complex",
-        "cosine_transform_by_turns_in_float32",
-        "sign_of_small_exponentials_in_float32",
-    ),
-    "called another kind",
-)
+KNOWN_WRONG = {"sign_of_small_exponentials_in_float32": "far inputs change small results too much"}
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -183,6 +183,7 @@ CASES = {
     "rounding": [
         (MadeUp(9.0), MadeUp(11.0)),
         (MadeUp(), MadeUp(form="bfloat16", format_of_sums=1)),
+        (MadeUp(5.0), MadeUp(5.0, observed_reduction=("g", "bfloat16"))),
     ],
     "ties": [
         (MadeUp(1e4, agrees_elsewhere=TIES), MadeUp(1e4)),
@@ -210,16 +211,19 @@ CASES = {
         ),
     ],
     "unstable": [
-        (MadeUp(1e4, **wide()), MadeUp(1e4, far_similarity=0.99, **wide())),
+        (MadeUp(1e4, **wide(size=20.0)), MadeUp(1e4, **wide())),
+        (MadeUp(1e4, **wide(), redrawn_near=True), MadeUp(1e4, **wide())),
+        (MadeUp(1e4, **wide(size=20.0)), MadeUp(1e4, far_similarity=0.99, **wide(size=20.0))),
         (MadeUp(1e4, quantum=("g", 1e-7)), MadeUp(1e4)),
         (MadeUp(1e4, reference=None, errors={}, redrawn_near=True), MadeUp(1e4, redrawn_near=True)),
         (MadeUp(1e4, **wide(), constant_in_steps="g"), MadeUp(1e4, constant_in_steps="g")),
     ],
     "undecided": [
-        (MadeUp(1e3, **wide(), far_similarity=0.99), MadeUp(1e3, far_similarity=0.99)),
-        (MadeUp(50.0, form="float64"), MadeUp(50.0)),
+        (MadeUp(1e3, **wide()), MadeUp(1e5, **wide())),
+        (MadeUp(1e3), MadeUp(1e5)),
+        (MadeUp(50.0, form="float64"), MadeUp(1e5, form="float64")),
     ],
-    "different": [(MadeUp(1e4), None)],
+    "different": [(MadeUp(1e5), None)],
 }
 RULES = {rule.reason.__name__: rule for rule in rules.RULES}
 
@@ -272,6 +276,6 @@ def test_fewer_calls_say_what_they_would_not_show():
 
 
 def test_results_that_change_within_rounding_are_noted():
-    verdict = rules.decide(MadeUp(1e4, repeats=Repeats(16, ("g",), 5.0)))
+    verdict = rules.decide(MadeUp(1e5, repeats=Repeats(16, ("g",), 5.0)))
     assert verdict.kind == "BUG"
     assert "also, g is not deterministic" in verdict.reason

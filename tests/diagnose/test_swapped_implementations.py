@@ -16,7 +16,7 @@ OTHERS = [case for case in (*CASES[::4], *HELD_OUT[::2], *REVIEWED[::2]) if case
 KNOWN_WRONG = (
     dict.fromkeys(
         ("variance_in_float64", "variance_that_loses_digits"),
-        "without anything wider, what the first side loses is taken for what the function magnifies",
+        "without a reference, digits that f loses are taken for those that the function amplifies",
     )
     | dict.fromkeys(
         ("decay_by_a_factor_float64", "growth_step_by_step_float64", "angles_of_positions"),

@@ -244,7 +244,10 @@ def unstable(e: Evidence) -> Reason:
     if e.constant_in_steps is not None and (e.wide is not None or _is_an_ulp_of_inputs(e)):
         return reasons.steps(e)
     if e.wide is not None:
-        return reasons.lost_digits(e) if e.far_similarity <= e.thresholds.persistent else None
+        # An error that only the working precision has may be that of another function.
+        is_seen = _loses_digits_in_both(e) or e.redrawn_near
+        is_redrawn = is_seen and e.far_similarity <= e.thresholds.persistent
+        return reasons.lost_digits(e) if is_redrawn else None
     if _reference_loses_digits(e):
         return reasons.lost_by_reference(e) if e.far_similarity <= e.thresholds.persistent else None
     if e.reference is not None:
@@ -264,10 +267,9 @@ def undecided(e: Evidence) -> Reason:
     if e.inferred_format is not None and e.inferred_format.bias:
         return reasons.inferred(e)
     if e.differ is False:
-        largest = float(np.abs(e.difference).max(initial=0))
-        size = finite_rms(e.result_f.numbers(np.float64))
-        return reasons.in_one_precision(e) if largest <= e.thresholds.large * size else None
-    return reasons.little(e) if _is_little(e) else None
+        return reasons.in_one_precision(e) if _is_as_of_constants(e) else None
+    is_little = _is_little(e) or (e.differ is None and _is_as_of_constants(e))
+    return reasons.little(e) if is_little else None
 
 
 def different(e: Evidence) -> Reason:
@@ -324,10 +326,18 @@ def _is_plain_rounding(e: Evidence) -> bool:
         return False
     if e.condition > e.thresholds.ill_conditioned and _at_ties(e):
         return False
-    is_low = (
-        ROUNDOFF[e.form] > ROUNDOFF["float32"]
-    )  # the limit of many terms hides lower sums there
-    return not (is_low and e.format_of_sums is not None)
+    # The limit of many terms hides a lower precision whose roundoff is not much larger.
+    is_low = ROUNDOFF[e.form] > ROUNDOFF["float32"]
+    return not (_shows_lower_precision(e) or (is_low and e.format_of_sums is not None))
+
+
+def _shows_lower_precision(e: Evidence) -> bool:
+    """Return True if one was seen to compute in a lower precision, and has larger errors."""
+    if not e.errors or e.observed_reduction is None:
+        return False
+    name, _ = e.observed_reduction
+    other = e.errors["f" if name == "g" else "g"]
+    return e.errors[name].robust > e.thresholds.constants * other.robust
 
 
 def _is_hidden_by_larger_results(e: Evidence) -> bool:
@@ -403,6 +413,13 @@ def _reference_loses_digits(e: Evidence) -> bool:
 def _is_an_ulp_of_inputs(e: Evidence) -> bool:
     """Return True if no difference is above the limit for results as large as the inputs."""
     return bool(np.abs(e.difference).max() <= e.allowed * e.roundoff * e.natural_size)
+
+
+def _is_as_of_constants(e: Evidence) -> bool:
+    """Return True if constants that are rounded to the working precision may cause all of it."""
+    t, size = e.thresholds, finite_rms(e.result_f.numbers(np.float64))
+    most = min(t.large, t.amplified_constants * e.roundoff)
+    return float(np.abs(e.difference).max(initial=0)) <= most * size
 
 
 def _is_little(e: Evidence) -> bool:
