@@ -79,7 +79,7 @@ def test_a_bug_is_no_lost_digit_where_float32_overflows(seed, share):
         lambda x: np.log(np.exp(x).sum(axis=1)) + share,
         lambda x: np.log(np.exp(x + share * np.sin(x)).sum(axis=1)),
     ):
-        assert kind(by_largest, wrong, x) == "BUG"
+        assert kind(by_largest, wrong, x) in WRONG
 
 
 def distances(x):
@@ -298,7 +298,7 @@ def test_digits_lost_in_float32_alone_are_rounding_of_results_that_keep_theirs(l
     assert other.kind == "BUG", str(other)
     constant = np.float32(3e-7)
     other = calipers.diagnose(tail, lambda x: np.where(x > 5, constant, difference(x)), x)
-    assert other.kind == "BUG", str(other)
+    assert other.kind in WRONG, str(other)
 
 
 def test_a_fit_amplifies_rounding_of_the_points_that_it_captures():
