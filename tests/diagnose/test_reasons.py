@@ -301,7 +301,7 @@ def test_a_little_beyond_rounding_is_suspect_where_nothing_wider_tells():
     random = np.random.default_rng(0)
     x = random.standard_normal((8, 40))
     f = lambda x: np.linalg.norm(x, axis=1)  # noqa: E731
-    one, far = 1 + 30 * 2.0**-53, 1 + 3000 * 2.0**-53
+    one, far = 1 + 30 * 2.0**-53, 1 + 1e-9  # more than rounded constants cause
     g = lambda x: f(x) * one  # noqa: E731
     found = calipers.diagnose(f, g, x, reference=None)
     assert found.kind == "SUSPECT", str(found)
@@ -372,7 +372,7 @@ def test_one_result_far_beyond_rounding_is_a_bug_beside_many_near_it():
 
     def g(x):
         y = x.copy()
-        y[3, 7] += 5e-13
+        y[3, 7] += 5e-9
         return y
 
     assert calipers.diagnose(np.copy, g, x, reference=None).kind == "BUG"

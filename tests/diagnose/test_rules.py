@@ -58,6 +58,7 @@ class MadeUp(SimpleNamespace):
             is_rounding=lambda size: size.robust <= 10,
             reference=Result((Y.astype(float),)),
             reference_name="f",
+            has_named_reference=False,
             condition=1.0,
             wide=None,
             differ=None,
@@ -221,6 +222,7 @@ CASES = {
     "undecided": [
         (MadeUp(1e3, **wide()), MadeUp(1e5, **wide())),
         (MadeUp(1e3), MadeUp(1e5)),
+        (MadeUp(1e3), MadeUp(1e3, has_named_reference=True)),
         (MadeUp(50.0, form="float64"), MadeUp(1e5, form="float64")),
     ],
     "different": [(MadeUp(1e5), None)],

@@ -219,6 +219,11 @@ class Comparison:
         return choose_source(self)[0]
 
     @property
+    def has_named_reference(self) -> bool:
+        """Whether the caller said which function is right."""
+        return self.reference_function is not None or self.source in ("f", "g")
+
+    @property
     def reference_name(self) -> str | None:
         """The name of the implementation that errors are measured from."""
         return None if self.reference_source is None else self.reference_source.name

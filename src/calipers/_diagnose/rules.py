@@ -268,7 +268,9 @@ def undecided(e: Evidence) -> Reason:
         return reasons.inferred(e)
     if e.differ is False:
         return reasons.in_one_precision(e) if _is_as_of_constants(e) else None
-    is_little = _is_little(e) or (e.differ is None and _is_as_of_constants(e))
+    # An error from the reference that the caller names is an error.
+    is_unknown = e.differ is None and not e.has_named_reference
+    is_little = _is_little(e) or (is_unknown and _is_as_of_constants(e))
     return reasons.little(e) if is_little else None
 
 
