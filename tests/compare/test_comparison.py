@@ -103,7 +103,7 @@ RULES = [
 )
 @pytest.mark.parametrize("name", FLOAT + OTHER)
 def test_every_finding_is_the_oracles(name, special, rule):
-    a, b = pairs(name, 700, seed=len(name), special=special)
+    a, b = pairs(name, 300, seed=len(name), special=special)
     report = calipers.compare(a, b, **rule)
     full = {"rtol": 0.0, "atol": 0.0} | rule
     expected = oracles.findings(a, b, **full)
@@ -1538,6 +1538,10 @@ def test_plots(shape, rule, tmp_path):
     figure = calipers.compare(a, b, **rule).plot()
     figure.savefig(tmp_path / "plot.png")
     assert len(figure.axes) >= 2
+
+
+def test_plots_of_merged_reports_and_of_what_has_no_distance():
+    pytest.importorskip("matplotlib")
     merged = calipers.compare(np.ones(2), np.ones(2)).merge(
         calipers.compare(np.ones(1), np.ones(1))
     )

@@ -5,6 +5,7 @@ import copy
 import html
 import re
 import sys
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -76,15 +77,25 @@ REPORTS = {
 PICTURES = {"not close", "nested", "wrong derivative", "bug", "growth", "order", "other dtypes"}
 
 
+@cache
+def report_of(name):
+    return REPORTS[name]()
+
+
+@cache
+def source_of(name):
+    return report_of(name)._repr_html_()
+
+
 @pytest.mark.parametrize("name", REPORTS)
 def test_prompts_show_the_text(name):
-    report = REPORTS[name]()
+    report = report_of(name)
     assert repr(report) == str(report)
 
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_reports_that_are_equal_have_one_hash(name):
-    report = REPORTS[name]()
+    report = report_of(name)
     again = copy.copy(report)
     assert hash(report) == hash(report)
     assert report in {report}
@@ -93,8 +104,8 @@ def test_reports_that_are_equal_have_one_hash(name):
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_reports(name):
-    report = REPORTS[name]()
-    page_source = report._repr_html_()
+    report = report_of(name)
+    page_source = source_of(name)
     page = Page(page_source)
     shown = " ".join(page.text.split())
     assert all(" ".join(line.split()) in shown for line in str(report).splitlines())
@@ -109,8 +120,8 @@ def test_reports(name):
 @pytest.mark.parametrize("name", REPORTS)
 def test_pictures_are_of_what_is_wrong(name):
     pytest.importorskip("matplotlib")
-    report = REPORTS[name]()
-    sources = Page(report._repr_html_()).sources
+    report = report_of(name)
+    sources = Page(source_of(name)).sources
     assert (
         len(sources) == (name in PICTURES) <= (not (hasattr(report, "__bool__") and bool(report)))
     )
@@ -136,13 +147,13 @@ def test_the_picture_of_containers_is_that_of_the_worst_leaf():
 )
 def test_the_bold_line_is_the_whole_sentence(name, sentence):
     """However the text of a terminal is wrapped."""
-    report = REPORTS[name]()
-    bold = re.search("<b>(.*?)</b>", report._repr_html_()).group(1)
+    report = report_of(name)
+    bold = re.search("<b>(.*?)</b>", source_of(name)).group(1)
     assert html.unescape(bold).endswith(sentence(report))
 
 
 def test_verdicts_have_colors():
-    good, bad, none = (REPORTS[x]()._repr_html_() for x in ("close", "not close", "derivative"))
+    good, bad, none = map(source_of, ("close", "not close", "derivative"))
     colors = [re.findall("solid (#[0-9a-f]+)", source) for source in (good, bad, none)]
     assert len({tuple(x) for x in colors}) == 3
     assert all(len(x) == 1 for x in colors)
@@ -150,7 +161,7 @@ def test_verdicts_have_colors():
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert not Page(REPORTS["not close"]()._repr_html_()).sources
+    assert not Page(report_of("not close")._repr_html_()).sources
 
 
 def test_what_a_text_holds_is_no_html():

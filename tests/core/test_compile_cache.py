@@ -18,12 +18,12 @@ from calipers._core.jit import SETTINGS, settings
 
 PACKAGE = Path(calipers.__file__).parent
 
+# The kernel that compiles in the least time: what is tested here is the same for each.
 ASK = """
 import numpy as np, calipers
-a = np.arange(10.0)
-print(calipers.allclose(a, a + 0), calipers.allclose(a, a + 1), calipers.isclose(1.0, 2.0))
+print(calipers.allfinite([1.0]), calipers.allfinite([1.0, np.inf]))
 """
-RIGHT = "True False False\n"
+RIGHT = "True False\n"
 
 
 def run_python(code, *options, **environment):
@@ -59,7 +59,7 @@ def cache(filled, tmp_path):
 
 def test_a_second_process_reads_what_the_first_compiled(cache):
     before = cached(cache)
-    assert len(before) == 4  # an index and the code of two kernels
+    assert len(before) == 2  # an index and the code of one kernel
     loaded = "import sys; " + ASK + "print('numba.np.arraymath' in sys.modules)"
     assert run_python(loaded, NUMBA_CACHE_DIR=cache) == RIGHT + "False\n"
     assert cached(cache) == before
@@ -136,7 +136,7 @@ def test_processes_fill_an_empty_cache_at_once(tmp_path):
     ]
     assert [process.communicate(timeout=120)[0] for process in racing] == [RIGHT] * 4
     before = cached(tmp_path)
-    assert len(before) == 4
+    assert len(before) == 2
     assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
     assert cached(tmp_path) == before
 
@@ -189,7 +189,7 @@ def test_only_the_owner_may_write_what_is_cached(tmp_path):
     code = "import os; os.umask(0)\n" + ASK
     assert run_python(code, NUMBA_CACHE_DIR=tmp_path) == RIGHT
     files = list(tmp_path.rglob("*.nb?"))
-    assert len(files) == 4
+    assert len(files) == 2
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o644}
 
 

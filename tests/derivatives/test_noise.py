@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 AT = [1e-20, 1e-12, 1e-8, 1e-5, 1e-3]
 NOISE = [1e-10, 1e-8, 1e-6, 1e-4]
-SEEDS = 20
+SEEDS = 10
 
 SMOOTH = {
     "sine": (np.sin, np.cos),

@@ -10,7 +10,7 @@ import calipers
 
 pytestmark = pytest.mark.slow
 
-POINTS = 60
+POINTS = 20
 
 
 def series(coefficients):
@@ -61,7 +61,7 @@ def test_errors_know_the_rounding_of_numbers_near_1(name, low):
     for x in drawn(low):
         found = calipers.differentiate(f, np.array([x]))
         missed += abs(found.value[0, 0] - slope(x)) > 3 * found.error[0, 0]
-    assert missed <= 3
+    assert missed <= 1
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])

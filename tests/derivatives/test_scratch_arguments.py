@@ -14,7 +14,7 @@ import calipers
 from calipers._derivatives.compiled import copy_writeable, only_reads, size_of
 from tests.data.gradcheck_functions import checked
 
-SIZE = 200
+SIZE = 100
 
 
 @numba.njit(nogil=True)

@@ -221,7 +221,8 @@ class MixedDifferences:
         return np.asarray(np.where(i == j, states["calls"], 2 * states["calls"]))
 
     def _extrapolate(self, i: NDArray, j: NDArray, outs: Buffers) -> None:
-        problem, one, (_, _, states) = self.problem, self.states, outs
+        problem, (_, _, states) = self.problem, outs
+        one: Any = self.states  # its fields as NDArray take a quarter of mypy's time
         with np.errstate(all="ignore"):
             states["length"] = one["length"][i] * one["length"][j]
         states["limit"] = np.minimum(one["limit"][i], one["limit"][j])
