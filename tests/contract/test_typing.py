@@ -63,6 +63,7 @@ def python_of(project):
     return next(path for path in (project / "env").glob("*/python*") if path.stem == "python")
 
 
+@pytest.mark.slow
 def test_mypy_sees_the_types(project):
     done = check(
         project,

@@ -29,10 +29,16 @@ KINDS += ["int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 # How elements are found does not depend on their kind: of arrays with gaps, one of each size.
 FOUND = [(kind, True) for kind in KINDS]
 FOUND += [(kind, False) for kind in ("int8", "float16", "float32", "float64", "complex128")]
+# Reports widen what they read to one of four dtypes: of integers, the narrowest and widest.
+MIDDLE = {"int16", "int32", "uint8", "uint16", "uint32"}
+REPORTED = [
+    pytest.param(*one, marks=[pytest.mark.exhaustive] if one[0] in MIDDLE else []) for one in FOUND
+]
 # The simulator compiles the rule for the host, of which only the verdicts are asked.
 SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_OPT": "0"}
 SIMULATED = sorted({path.name for path in DEVICE.glob("test_*.py")} - {"test_real_device.py"})
 CAPABILITIES = (7, 5), (8, 0), (9, 0)  # the least, and those of today
+NAMES = "apart", "mask"
 CARRIERS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
 
@@ -78,16 +84,19 @@ def ptx():
     from numba.cuda.cudadrv import devices
 
     @functools.cache
-    def texts(kernel, arguments):
-        device = SimpleNamespace(compute_capability=min(CAPABILITIES))
+    def compiled(kernel, arguments):
+        device = SimpleNamespace(compute_capability=CAPABILITIES[0])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(dispatcher, "get_current_device", lambda: device)
             patch.setattr(devices, "get_context", lambda: SimpleNamespace(device=device))
-            compiled = dispatcher._Kernel(kernel.py_func, arguments, **kernel.targetoptions)
-        # As Numba names them: the first, which it compiles for by itself, is not done twice.
-        found = [compiled.inspect_asm((*capability, "")) for capability in CAPABILITIES]
-        for capability, text in zip(CAPABILITIES, found, strict=True):
-            assert ".target sm_{}{}".format(*capability) in text
+            return dispatcher._Kernel(kernel.py_func, arguments, **kernel.targetoptions)
+
+    def texts(kernel, arguments, capabilities=CAPABILITIES[:1]):
+        found = []
+        for capability in capabilities:
+            # Named as Numba does: the text for the first, which it compiles for, is there already.
+            found.append(compiled(kernel, arguments).inspect_asm((*capability, "")))
+            assert ".target sm_{}{}".format(*capability) in found[-1]
         return found
 
     return texts
@@ -136,7 +145,7 @@ def kernel_of(name, kind, flat):
 @needs_target
 @pytest.mark.parametrize(("kind", "flat"), FOUND)
 def test_every_kernel_compiles_for_a_device(ptx, kind, flat):
-    names = ["apart", "mask"]
+    names = [*NAMES]
     if kind not in CARRIERS and np.dtype(kind).kind in "fc":
         names.append("first_nonfinite")
     for name in names:
@@ -405,7 +414,7 @@ def comparison_kernels(kind, flat):
 
 
 @needs_target
-@pytest.mark.parametrize(("kind", "flat"), FOUND)
+@pytest.mark.parametrize(("kind", "flat"), REPORTED)
 def test_the_kernels_of_a_report_compile_for_a_device(ptx, kind, flat):
     from calipers._cuda.launch import policy_of
 
@@ -418,6 +427,17 @@ def test_the_kernels_of_a_report_compile_for_a_device(ptx, kind, flat):
                 # Of each pair a block adds to what all share only where it lies on two axes, and in
                 # the end what it has counted by itself.
                 assert text.count("atom.global.add") <= 2 * policy_of(1, flat).items + 1
+
+
+@needs_target
+@pytest.mark.parametrize(("kind", "flat"), [("float16", True), ("complex128", False)])
+def test_a_kernel_is_the_same_for_every_capability(ptx, kind, flat):
+    """So that the other tests read the text for the least alone."""
+    kernels = [*comparison_kernels(kind, flat)]
+    kernels += [(kernel_of(name, kind, flat)[0], arguments_of(name, flat)) for name in NAMES]
+    for kernel, arguments in kernels:
+        texts = ptx(kernel, arguments, CAPABILITIES)
+        assert len({re.sub(r"\.target sm_\d+", "", text) for text in texts}) == 1
 
 
 def difference_kernels(x, out):

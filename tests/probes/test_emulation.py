@@ -234,7 +234,7 @@ def test_special_numbers(fmt, dtype, way):
 
 @formats
 @ways
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(x=st.floats(), y=st.floats(width=32))
 def test_any_number(fmt, way, x, y):
     assert same(rounded(np.array(x), fmt, **way), expected(np.array(x), fmt, **way))
