@@ -48,7 +48,7 @@ test-lowest:
 	$(LOWEST) -m pip install --quiet --constraint constraints-lowest.txt --editable '.[$(LOWEST_EXTRAS)]'
 	.venv-lowest/bin/$(PYTEST) $(AND_SLOW)
 
-# As Windows, mypy reads all of NumPy's and SciPy's stubs again: `make test-all` asks for that.
+# mypy for Windows takes as long again: `make test-all` runs it, too.
 TYPES = types
 lint: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/ruff check .

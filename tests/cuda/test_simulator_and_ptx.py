@@ -29,7 +29,7 @@ KINDS += ["int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 # How elements are found does not depend on their kind: of arrays with gaps, one of each size.
 FOUND = [(kind, True) for kind in KINDS]
 FOUND += [(kind, False) for kind in ("int8", "float16", "float32", "float64", "complex128")]
-# Reports widen what they read to one of four dtypes: of integers, the narrowest and widest.
+# Reports widen integers to 64 bits: those between the narrowest and the widest are exhaustive.
 MIDDLE = {"int16", "int32", "uint8", "uint16", "uint32"}
 REPORTED = [
     pytest.param(*one, marks=[pytest.mark.exhaustive] if one[0] in MIDDLE else []) for one in FOUND
