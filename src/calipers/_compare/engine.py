@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, time, timedelta
-from functools import partial
+from functools import cache, partial
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -228,14 +228,17 @@ def _report_without_elements(
 ) -> Comparison:
     """Return a report of shapes, dtypes and labels, without the elements."""
     suffix = f"[{unit}]" if unit is not None and str(unit) else ""  # as in timedelta64[s]
-    texts = [
-        f"{value_dtype(x.dtype)}{suffix}" if x.dtype.kind not in "mM" else str(x.dtype)
-        for x in (a, b)
-    ]
+    texts = [_name_of(x.dtype) + (suffix if x.dtype.kind not in "mM" else "") for x in (a, b)]
     labelled = leaf.actual is not a and leaf.expected is not b  # an array of NumPy has no labels
     notes = (_LABELS,) if labelled and labels_differ(leaf.actual, leaf.expected) else ()
     shapes = a.shape, b.shape
     return Comparison(leaf.path, *shapes, texts[0], texts[1], rule, tuple(problems), notes=notes)
+
+
+@cache
+def _name_of(dtype: DType) -> str:
+    """Return the name of a dtype in reports; NumPy composes it anew each time."""
+    return str(dtype if dtype.kind in "mM" else value_dtype(dtype))
 
 
 def _measured(

@@ -86,6 +86,11 @@ class Criteria:
     max_mismatch_ratio: float = 0.0
 
 
+_EMPTY = np.zeros(1, RECORD)
+for _name in ("first", *POSITIONS):
+    _EMPTY[_name] = -1
+
+
 @dataclass(frozen=True, eq=False)
 class PairStatistics:
     """Counts, extremes, sums and positions (in C order) of the differences of two arrays."""
@@ -96,18 +101,13 @@ class PairStatistics:
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> "PairStatistics":
-        record = np.zeros(1, RECORD)
-        for name in ("first", *POSITIONS):
-            record[name] = -1
         lengths = shape or (1,)
-        axes = np.full((len(lengths), COUNTS + 1), -1, np.int64)
-        axes[:, LENGTH], axes[:, STEP] = lengths, 0
-        total = 0
-        for axis, length in enumerate(lengths):
-            if length <= _MAX_COUNTED_LENGTH and len(lengths) > 1:
-                axes[axis, COUNTS] = total
-                total += length
-        return cls(record, axes, np.zeros(total, np.int64))
+        axes, total = [], 0
+        for length in lengths:
+            is_counted = length <= _MAX_COUNTED_LENGTH and len(lengths) > 1
+            axes.append((-1, -1, 0, length, total if is_counted else -1))
+            total += length if is_counted else 0
+        return cls(_EMPTY.copy(), np.array(axes, np.int64), np.zeros(total, np.int64))
 
     @classmethod
     def after(cls, shape: tuple[int, ...], earlier: "PairStatistics | None") -> "PairStatistics":

@@ -23,6 +23,8 @@ from .protocols import ArrayLibrary, NDArray
 def broadcast_arrays(*arrays: NDArray, subok: bool) -> tuple[NDArray, ...]:
     """Broadcast arrays to one shape; unlike in NumPy, they may have 64 axes."""
     shape = common_shape_of(arrays)
+    if all(x.shape == shape and (subok or type(x) is np.ndarray) for x in arrays):
+        return arrays
     return tuple(np.broadcast_to(x, shape, subok=subok) for x in arrays)
 
 

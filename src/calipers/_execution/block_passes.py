@@ -91,6 +91,13 @@ def fold(
         _scan_buffers(add, arrays, dtypes, "C")
         return whole
 
+    tasks = -(-views[0].size // _FOLD_LENGTH)
+    if tasks <= 1:
+        whole = begin(None)
+        if tasks:
+            call(whole, 0, *views)
+        return whole
+
     parts = OrderedMerge(merge)
 
     def work(task: int) -> int:
@@ -101,8 +108,9 @@ def fold(
         return -1
 
     threads = min(get_num_threads(), sum(x.nbytes for x in views) // SERIAL_BYTES + 1)
-    first_result(work, -(-views[0].size // _FOLD_LENGTH), threads)
-    return begin(None) if parts.total is None else parts.total
+    first_result(work, tasks, threads)
+    assert parts.total is not None
+    return parts.total
 
 
 def _flat(x: NDArray) -> NDArray:
