@@ -121,5 +121,11 @@ def test_bugs_of_models_are_planted(case):
     same, wrong, others = other.make(np.random.default_rng(0))
     np.testing.assert_array_equal(inputs[0], others[0])
     np.testing.assert_array_equal(call(f, inputs), call(same, inputs))
+    try:
+        g(*inputs)
+    except RuntimeError as error:
+        if "could not create a primitive descriptor" not in str(error):
+            raise
+        pytest.skip("this processor does not run the model in this format")
     assert difference(call(f, inputs), call(g, inputs)) < 0.1
     assert difference(call(g, inputs), call(wrong, inputs)) > 0
