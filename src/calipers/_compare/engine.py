@@ -228,7 +228,10 @@ def _report_without_elements(
 ) -> Comparison:
     """Return a report of shapes, dtypes and labels, without the elements."""
     suffix = f"[{unit}]" if unit is not None and str(unit) else ""  # as in timedelta64[s]
-    texts = [_name_of(x.dtype) + (suffix if x.dtype.kind not in "mM" else "") for x in (a, b)]
+    texts = [
+        _name_of(value_dtype(x.dtype)) + (suffix if x.dtype.kind not in "mM" else "")
+        for x in (a, b)
+    ]
     labelled = leaf.actual is not a and leaf.expected is not b  # an array of NumPy has no labels
     notes = (_LABELS,) if labelled and labels_differ(leaf.actual, leaf.expected) else ()
     shapes = a.shape, b.shape
@@ -237,8 +240,8 @@ def _report_without_elements(
 
 @cache
 def _name_of(dtype: DType) -> str:
-    """Return the name of a dtype in reports; NumPy composes it anew each time."""
-    return str(dtype if dtype.kind in "mM" else value_dtype(dtype))
+    """Return the name of a dtype, which NumPy composes anew each time."""
+    return str(dtype)
 
 
 def _measured(
