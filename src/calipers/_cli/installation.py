@@ -127,9 +127,9 @@ def warmup() -> None:
     Compile the common kernels, or load them from the disk cache, ahead of their first use.
 
     These are the kernels of allclose, isclose, array_equal, compare and assert_close for float64,
-    float32 and int64, those of allfinite for float64 and float32, and those of jacobian and
-    gradcheck for float64. Compiling them takes about half a minute, once per installation if there
-    is a disk cache; loading them takes less than a second.
+    float32 and int64, and those of allfinite for float64 and float32. Compiling them takes about
+    half a minute, once per installation if there is a disk cache; loading them takes less than a
+    second.
 
     Examples
     --------
@@ -145,11 +145,6 @@ def warmup_steps() -> Iterator[tuple[str, str]]:
     for name, dtype, kernels, key in common_kernels():
         kernels[key]
         yield name, dtype
-    from .._gradcheck.gradcheck import gradcheck
-
-    # All kernels of gradcheck run for a derivative that is wrong.
-    gradcheck(np.sin, np.ones(2), vjp=lambda x, w: 2 * w * np.cos(x), raise_exception=False)
-    yield "jacobian, gradcheck", "float64"
 
 
 def common_kernels() -> Iterator[tuple[str, str, Kernels, Any]]:

@@ -101,6 +101,14 @@ class Rows:
             out[:] = 0
             out[row[span] - first, column[span]] = numbers[span]
 
+    def enlarge(self, by_row: NDArray, by_column: NDArray) -> None:
+        """Raise the largest magnitudes of rows and columns to the finite ones of the matrix."""
+        if self.whole is not None:
+            enlarge(self.whole, by_row, by_column)
+        else:
+            row, column, numbers = self._entries
+            enlarge_by_entries(numbers, row, column, by_row, by_column)
+
     def times(self, v: NDArray) -> NDArray:
         """Return the matrix times a vector."""
         if self.whole is not None:
@@ -125,6 +133,30 @@ class Rows:
 def rows_per_block(size: int) -> int:
     """Return the number of rows of `size` numbers that fit into a block."""
     return max(1, _BLOCK_BYTES // max(1, 8 * size))
+
+
+def enlarge(matrix: NDArray, by_row: NDArray, by_column: NDArray) -> None:
+    """Raise the largest magnitudes of rows and columns to the finite ones of a matrix."""
+    step = rows_per_block(matrix.shape[1])
+    for first in range(0, len(matrix), step):
+        block = slice(first, first + step)
+        sizes = np.abs(matrix[block])
+        rows = sizes.max(axis=1, initial=0.0)
+        if not np.isfinite(rows).all():
+            sizes[~np.isfinite(sizes)] = 0
+            rows = sizes.max(axis=1, initial=0.0)
+        np.maximum(by_row[block], rows, out=by_row[block])
+        np.maximum(by_column, sizes.max(axis=0, initial=0.0), out=by_column)
+
+
+def enlarge_by_entries(
+    entries: NDArray, rows: NDArray, columns: NDArray, by_row: NDArray, by_column: NDArray
+) -> None:
+    """Do as `enlarge` for a matrix with some entries, whose others are 0."""
+    sizes = np.abs(entries)
+    sizes[~np.isfinite(sizes)] = 0
+    np.maximum.at(by_row, rows, sizes)
+    np.maximum.at(by_column, columns, sizes)
 
 
 @dataclass

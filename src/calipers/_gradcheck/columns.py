@@ -1,6 +1,6 @@
 """Columns of the analytic Jacobian, its largest entries, and its products with random weights."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -8,17 +8,22 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .._core.protocols import NDArray
-from .._core.threads import get_num_threads, in_parts
 from .._derivatives.fixed_step import runs
 from .._kernels.gradcheck_marks import PRODUCT_SHARE
-from .._kernels.matrices import ENLARGE, TURN
 from .analytic import AnalyticDerivative
-from .basis_vectors import Rows, UnitVectors, rows_per_block, unit_vector
+from .basis_vectors import (
+    Rows,
+    UnitVectors,
+    enlarge,
+    enlarge_by_entries,
+    rows_per_block,
+    unit_vector,
+)
 from .entry_rules import Rule
 
 _STORED_BYTES = 1 << 24  # size up to which columns of jvp are stored and not computed again
+_TILE = 256  # rows of a matrix whose transposes stay in the cache
 _MANY = 64  # rows from which on a few products are cheaper than all rows
-_TASK_BYTES = 1 << 22  # memory that takes longer to read than a thread takes to start
 _COUNT = 4  # products with weights of rows, and as many with weights of columns
 _STEPS = 2**11  # weights are multiples of 1 / 2**11, which are exact in float32
 _FEW = 64  # rows at most that are computed one by one
@@ -45,6 +50,10 @@ class Jacobian(Protocol):
         """Store columns first to last as the rows of `out`."""
         ...
 
+    def enlarge(self, by_row: NDArray, by_column: NDArray) -> None:
+        """Raise the largest magnitudes of rows and columns to the finite ones of the matrix."""
+        ...
+
 
 @dataclass
 class Dense:
@@ -59,7 +68,12 @@ class Dense:
         return self.matrix.shape[0], self.matrix.shape[1]
 
     def columns(self, first: int, last: int, out: NDArray) -> None:
-        TURN[None](self.matrix, first, last, out)
+        for row in range(0, self.shape[0], _TILE):
+            tile = slice(row, row + _TILE)
+            out[:, tile] = self.matrix[tile, first:last].T
+
+    def enlarge(self, by_row: NDArray, by_column: NDArray) -> None:
+        enlarge(self.matrix, by_row, by_column)
 
 
 @dataclass
@@ -82,6 +96,11 @@ class Sparse:
         which = np.repeat(np.arange(last - first), np.diff(starts))
         out[which, matrix.indices[stored]] = matrix.data[stored]
 
+    def enlarge(self, by_row: NDArray, by_column: NDArray) -> None:
+        matrix, columns = self.matrix, np.arange(self.shape[1])
+        which = np.repeat(columns, np.diff(matrix.indptr))
+        enlarge_by_entries(matrix.data, matrix.indices, which, by_row, by_column)
+
 
 class Pushed:
     """A Jacobian whose columns jvp computes: stored if small, else computed when read."""
@@ -102,6 +121,17 @@ class Pushed:
         else:
             self._stored.read(first, last, out)
 
+    def enlarge(self, by_row: NDArray, by_column: NDArray) -> None:
+        if self._stored is not None:
+            self._stored.enlarge(by_column, by_row)
+            return
+        rows, count = self.shape
+        block = np.empty((rows_per_block(rows), rows))
+        for first in range(0, count, len(block)):
+            columns = block[: count - first]
+            self.units.rows(first, columns)
+            enlarge(columns, by_column[first : first + len(block)], by_row)
+
 
 @dataclass
 class Pulled:
@@ -117,6 +147,9 @@ class Pulled:
 
     def columns(self, first: int, last: int, out: NDArray) -> None:
         self.whole.columns(first, last, out)
+
+    def enlarge(self, by_row: NDArray, by_column: NDArray) -> None:
+        self.whole.enlarge(by_row, by_column)
 
     def row(self, row: int) -> NDArray:
         """Compute one row."""
@@ -219,59 +252,8 @@ class Sizes:
         """Measure the finite entries of Jacobians."""
         sizes = cls(np.zeros(rows), np.zeros(columns))
         for jacobian in jacobians.values():
-            if isinstance(jacobian, Dense):
-                sizes._add_rows(jacobian.matrix)
-            else:
-                sizes._add_columns(jacobian)
+            jacobian.enlarge(sizes.rows, sizes.columns)
         return sizes
-
-    def _add_rows(self, matrix: NDArray) -> None:
-        if matrix.nbytes <= _TASK_BYTES:
-            _enlarge(matrix, self.rows, self.columns)
-            return
-        partial = []
-
-        def enlarge(first: int, last: int) -> None:
-            by_row, by_column = self.rows[first:last], np.zeros(matrix.shape[1])
-            _enlarge(matrix[first:last], by_row, by_column)
-            partial.append(by_column)
-
-        _shared(enlarge, len(matrix), matrix.nbytes)
-        for by_column in partial:
-            np.maximum(self.columns, by_column, out=self.columns)
-
-    def _add_columns(self, jacobian: Jacobian) -> None:
-        rows, columns = jacobian.shape
-        step = max(1, min(rows_per_block(rows), columns))
-        partial = []
-
-        def enlarge(first: int, last: int) -> None:
-            space, by_row = np.empty((step, rows)), np.zeros(rows)
-            for start in range(first, last, step):
-                stop = min(start + step, last)
-                block = space[: stop - start]
-                jacobian.columns(start, stop, block)
-                _enlarge(block, self.columns[start:stop], by_row)
-            partial.append(by_row)
-
-        _shared(enlarge, columns, 8 * rows * columns, jacobian.concurrent)
-        for by_row in partial:
-            np.maximum(self.rows, by_row, out=self.rows)
-
-
-def _enlarge(matrix: NDArray, by_row: NDArray, by_column: NDArray) -> None:
-    ENLARGE[None](matrix.view(np.int64), by_row.view(np.int64), by_column.view(np.int64))
-
-
-def _shared(
-    work: Callable[[int, int], None], count: int, size: int, concurrent: bool = True
-) -> None:
-    """Call ``work(first, last)`` for a range, divided among threads if it is large."""
-    shares = min(get_num_threads(), 1 + size // _TASK_BYTES) if concurrent else 1
-    if shares == 1:
-        work(0, count)
-    else:
-        in_parts(work, range(0, count, -(-count // shares)), count)
 
 
 def _weights(count: int, size: int, random: np.random.Generator) -> NDArray:

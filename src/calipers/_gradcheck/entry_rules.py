@@ -1,12 +1,24 @@
 """Rules by which an entry of a derivative is right, wrong or undecided."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from .._core.dtypes import is_double, least_normal
 from .._core.protocols import NDArray
 from .._derivatives.thresholds import THRESHOLDS
+from .._kernels.gradcheck_marks import (
+    CLEAR,
+    DOUBTED,
+    VAGUE,
+    estimated_share,
+    fourth_order_slope,
+    is_curvature,
+    is_straight,
+    is_surely_clear,
+)
 
 # The order is that of weight: the verdict of a check is the first that any entry has.
 FAIL, NONSMOOTH, INCONCLUSIVE, PASS = VERDICTS = ("FAIL", "NONSMOOTH", "INCONCLUSIVE", "PASS")
@@ -51,7 +63,10 @@ def all_agree(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
 _ROUNDINGS = 8.0  # of the largest entry, that a derivative computed by others may have
 _INSIDE = 1024.0  # unit roundoffs that cancelling numbers of size 1 may leave
 _LITTLE = 2.0**-10  # which so many are no longer, in formats of few bits
+_SPARSE = 1 / 4  # share of nonzeros in columns up to which only these are compared
 _SEVERITIES = 128  # numbers between powers of two to which the severity of entries is rounded
+
+Pair = tuple[NDArray, NDArray]  # slopes to the right and to the left of x
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,19 @@ class Rule:
         least = np.where(size <= self.rtol * floor, floor, 0.0)
         scale = np.fmax(least, np.abs(numerical))
         return np.asarray(self.atol + self.rtol * scale)
+
+    def confirms(
+        self,
+        analytic: NDArray,
+        slope: NDArray,
+        floor: NDArray,
+        share: float,
+        error: NDArray | float = 0.0,
+    ) -> NDArray:
+        """Return True for entries whose differences, with errors, take a share of the tolerance."""
+        off = np.abs(analytic - slope) + error
+        allowed = share * self.allowed(analytic, slope, floor)
+        return np.asarray((off < np.inf) & (off <= allowed))
 
     def excess(self, analytic: NDArray, numerical: NDArray, error: NDArray) -> NDArray:
         """Return the differences of entries relative to the tolerance with the error."""
@@ -104,6 +132,100 @@ class Rule:
         """Return True for sizes far less than the tolerance would be at a natural size."""
         with np.errstate(invalid="ignore"):
             return np.asarray(sizes <= THRESHOLDS.negligible * self.rtol * natural)
+
+
+class Entries(NamedTuple):
+    """
+    Some entries of columns, and their slopes.
+
+    `columns` are counted from the first of the columns that are compared.
+    """
+
+    columns: NDArray
+    rows: NDArray
+    claimed: NDArray
+    slopes: Pair
+
+    def where(self, chosen: NDArray) -> "Entries":
+        """Return some of the entries."""
+        columns, rows, claimed, (right, left) = self
+        slopes = right[chosen], left[chosen]
+        return Entries(columns[chosen], rows[chosen], claimed[chosen], slopes)
+
+
+def unclear_entries(
+    claimed: NDArray, right: NDArray, left: NDArray, noise: NDArray, steps: NDArray, rule: Rule
+) -> Entries:
+    """
+    Return the entries of columns, a row each, that are not clear whatever the size of others.
+
+    Of most functions of many numbers a column is mostly 0, of which there is nothing to judge.
+    """
+    some = (right != 0) | (left != 0)
+    some |= claimed != 0
+    if np.count_nonzero(some) <= _SPARSE * some.size:
+        at = np.divmod(np.flatnonzero(some), some.shape[1])
+        entries = _entries_at(at, claimed, right, left)
+        noise = noise[entries.rows] / steps[entries.columns]
+        clear = is_surely_clear(entries.claimed, *entries.slopes, noise, rule)
+        return entries.where(~clear)
+    slopes = right.astype(float, copy=False), left.astype(float, copy=False)
+    clear = is_surely_clear(claimed, *slopes, noise / steps[:, None], rule)
+    return _entries_at(np.nonzero(~clear), claimed, right, left)
+
+
+def _entries_at(
+    at: tuple[NDArray, ...], claimed: NDArray, right: NDArray, left: NDArray
+) -> Entries:
+    columns, rows = at
+    return Entries(columns, rows, claimed[at], (right[at].astype(float), left[at].astype(float)))
+
+
+def are_clear(
+    claimed: NDArray, slopes: Pair, floor: NDArray, noise: NDArray, rule: Rule
+) -> NDArray:
+    """
+    Return True for entries that slopes of unknown error confirm.
+
+    `floor` is the smaller of the largest entries in their rows and columns, and `noise` that of the
+    slopes.
+    """
+    straight = is_straight(claimed, *slopes, rule.bend, noise)
+    return np.asarray(straight & rule.confirms(claimed, _mean(slopes), floor, rule.share))
+
+
+def marks_of(entries: Entries, floor: NDArray, noise: NDArray, rule: Rule) -> NDArray:
+    """
+    Return CLEAR, VAGUE or DOUBTED for entries; see `are_clear`.
+
+    VAGUE ones may only be hidden by rounding, or bent by curvature.
+    """
+    claimed, mean = entries.claimed, _mean(entries.slopes)
+    near = rule.confirms(claimed, mean, floor, rule.share) | (np.abs(claimed - mean) <= noise)
+    clear = are_clear(claimed, entries.slopes, floor, noise, rule)
+    return np.where(clear, CLEAR, np.where(near, VAGUE, DOUBTED)).astype(np.int8)
+
+
+def are_confirmed(
+    entries: Entries, far: Sequence[Pair], floor: NDArray, noise: NDArray, steps: Pair, rule: Rule
+) -> NDArray:
+    """
+    Return True for VAGUE entries that slopes at longer steps confirm.
+
+    `steps` are those of screening, and longer ones. `far` are the slopes from half of these, from
+    them, and from twice as far.
+    """
+    step, distance = steps
+    claimed, slopes = entries.claimed, entries.slopes
+    smooth = is_straight(claimed, *slopes, rule.bend, noise / step)
+    smooth |= is_curvature(slopes, far[1], step / distance, noise / step)
+    slope, error = fourth_order_slope(*far, noise / distance)
+    share = estimated_share(rule.share)
+    return np.asarray(smooth & rule.confirms(claimed, slope, floor, share, error))
+
+
+def _mean(slopes: Pair) -> NDArray:
+    return np.asarray(0.5 * slopes[0] + 0.5 * slopes[1])
 
 
 def judge_value(

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from .._core.protocols import NDArray
-from .._kernels.matrices import NONZEROS, WORD
 
 SPARSE = 1 / 16  # share of nonzeros up to which storage with indices is smaller and faster
 LARGE_BYTES = 1 << 20  # bytes: smaller arrays are stored whole
@@ -72,9 +71,8 @@ def compact(matrix: NDArray) -> NDArray | Compact:
 
 def nonzeros(flat: NDArray, most: int) -> NDArray | None:
     """Return the indices of nonzero doubles; None if there are more than `most`."""
-    indices = np.empty(min(most, flat.size) + WORD, np.int64)
-    count = NONZEROS[None](flat.view(np.int64), indices)
-    return indices[:count].copy() if 0 <= count <= most else None
+    nonzero = flat != 0
+    return np.flatnonzero(nonzero) if np.count_nonzero(nonzero) <= most else None
 
 
 def column_major_indices(matrix: Any) -> NDArray:

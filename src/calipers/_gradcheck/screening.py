@@ -14,12 +14,28 @@ from .._derivatives.fixed_step_error import Slopes
 from .._derivatives.thresholds import THRESHOLDS
 from .._execution.run import WORTH_SHARING_SECONDS, run
 from .._kernels.differences import EXCLUDED, FIXED
-from .._kernels.gradcheck import DOUBTS, RESOLVE, SCREEN, SCREEN_COLUMNS
-from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, ColumnCriteria
-from .._kernels.matrices import WORD
+from .._kernels.gradcheck import SCREEN_COLUMNS
+from .._kernels.gradcheck_marks import (
+    CLEAR,
+    DOUBTED,
+    LEFT_OUT,
+    VAGUE,
+    WAITING,
+    WORD,
+    ColumnCriteria,
+)
 from .basis_vectors import UnitVectors, rows_per_block
 from .columns import Jacobian, Products, Pushed, Sizes, largest_terms
-from .entry_rules import Rule, rounded_away, rounding_of
+from .entry_rules import (
+    Entries,
+    Rule,
+    are_clear,
+    are_confirmed,
+    marks_of,
+    rounded_away,
+    rounding_of,
+    unclear_entries,
+)
 from .flatten import real_vector
 from .numerical import FiniteDifferences
 from .perturb import Claims, natural_lengths
@@ -169,7 +185,8 @@ class Screening:
         if zeros.any() and not zeros.all():
             columns = np.flatnonzero(zeros)
             self._unchanged_for_zeros = differences.rounded_along(columns)
-        marks[self.is_rounded(slice(None)).any(axis=1) & (marks != LEFT_OUT)] = DOUBTED
+        rounded = self._unchanged.any() | (zeros & self._unchanged_for_zeros.any())
+        marks[rounded & (marks != LEFT_OUT)] = DOUBTED
 
     @property
     def _zeros(self) -> NDArray:
@@ -203,18 +220,11 @@ class Screening:
         self, columns: NDArray, analytic: NDArray, right: NDArray, left: NDArray
     ) -> NDArray:
         """Mark the entries of columns, a row each, that their slopes leave in doubt."""
-        marks = np.empty(analytic.shape, np.int8)
-        DOUBTS[None](analytic, right, left, self.criteria(columns), marks)
-        marks[self.differences.small[columns]] = True
-        return marks
-
-    def criteria(self, columns: slice | NDArray) -> ColumnCriteria:
-        """Return the criteria of the kernels for columns of this input."""
-        rule, sizes, differences = self.rule, self.sizes, self.differences
-        rows = sizes.rows if sizes.is_complete else np.full(len(self.noise), np.inf)
-        column_sizes = sizes.columns[differences.part.start : differences.part.stop][columns]
-        numbers = rule.rtol, rule.atol, rule.share, rule.bend
-        return ColumnCriteria(rows, column_sizes, *numbers, self.noise, differences.steps[columns])
+        noise = self.noise / self.differences.steps[columns, None]
+        numbers = self.differences.part.start + columns
+        floor = np.minimum(self.sizes.rows, self.sizes.columns[numbers, None])
+        clear = are_clear(analytic, (right, left), floor, noise, self.rule)
+        return ~clear | self.differences.small[columns, None]
 
 
 def _compiled_jvp(jacobians: dict[str, Jacobian]) -> UnitVectors | None:
@@ -236,7 +246,6 @@ class _ColumnScreen(ABC):
         self.least = np.zeros(1)  # the least row norm for which products clear columns
         self.sums = np.empty(0)  # with weights of columns
         self.taken = 0
-        self._stretches = np.empty((1 + size // WORD, 2), np.uint64)
         self._analytic = aligned((len(screening.jacobians), count, size), np.dtype(float))
 
     def analytic(self, start: int, count: int) -> NDArray:
@@ -261,47 +270,60 @@ class _SlopeScreen(_ColumnScreen):
         base = screening.problem.base
         right, left = np.empty((2, count, base.size), base.dtype)
         self._space = right, left, np.empty(count, np.int8)
-        self._none = np.zeros_like(base)
 
     def __call__(self, start: int, marks: NDArray) -> None:
-        right, left, status = self._space
-        if len(marks) < len(status):
-            right, left, status = right[: len(marks)], left[: len(marks)], status[: len(marks)]
+        right, left, status = (array[: len(marks)] for array in self._space)
         self.screening.differences.slopes(start, (right, left, status))
-        analytic = self.judge(start, right, left, status, marks)
+        vague = self.judge(start, right, left, status, marks)
         if (marks == VAGUE).any():
-            self._resolve(start, analytic, (right, left), marks)
+            self._resolve(start, vague, marks)
 
     def judge(
         self, start: int, right: NDArray, left: NDArray, status: NDArray, marks: NDArray
-    ) -> NDArray:
-        """Judge by slopes, and return columns of the Jacobian."""
-        analytic = self.analytic(start, len(marks))
-        criteria = self.screening.criteria(_from(start, marks))
-        SCREEN[right.dtype](
-            analytic, right, left, self._none, criteria, marks, self.needs, self._stretches
-        )
+    ) -> list[Entries]:
+        """Judge by slopes, and return VAGUE entries, a group for each form in doubt."""
+        screening, block = self.screening, _from(start, marks)
+        steps, vague = screening.differences.steps[block], []
+        for claimed in self.analytic(start, len(marks)):
+            entries = unclear_entries(claimed, right, left, screening.noise, steps, screening.rule)
+            if len(entries.rows):
+                noise = screening.noise[entries.rows] / steps[entries.columns]
+                by_entry = marks_of(entries, self._floor(start, entries), noise, screening.rule)
+                np.maximum.at(marks, entries.columns, by_entry)
+                vague.append(entries.where(by_entry == VAGUE))
         self.taken += int(np.count_nonzero(status == FIXED))
         marks[status == EXCLUDED] = LEFT_OUT
-        return analytic
+        return vague
 
-    def _resolve(
-        self, start: int, analytic: NDArray, slopes: tuple[NDArray, NDArray], marks: NDArray
-    ) -> None:
+    def _floor(self, start: int, entries: Entries) -> NDArray:
+        """Return the smaller of the largest entries in the rows and columns of entries."""
+        sizes, first = self.screening.sizes, self.screening.differences.part.start + start
+        columns = sizes.columns[first + entries.columns]
+        return np.asarray(np.minimum(sizes.rows[entries.rows], columns))
+
+    def _resolve(self, start: int, vague: list[Entries], marks: NDArray) -> None:
         """Resolve VAGUE columns by slopes of longer steps."""
-        differences, part = self.screening.differences, _from(start, marks)
-        vague = np.flatnonzero(marks == VAGUE)
+        screening = self.screening
+        differences, noise = screening.differences, screening.noise
+        distances = differences.far[_from(start, marks)]
+        marks[(marks == VAGUE) & (distances == 0)] = DOUBTED
+        columns = np.flatnonzero(marks == VAGUE)
+        if not len(columns):
+            return
         farther = []
         for work in differences.farther:
-            right, left, _ = work.results(len(marks))
-            *one_sided, status = work.results(len(vague))
-            work.at(start + vague, (*one_sided, status))
-            right[vague], left[vague] = one_sided
+            right, left, status = work.results(len(columns))
+            work.at(start + columns, (right, left, status))
             self.taken += int(np.count_nonzero(status == FIXED))
-            farther.append((right, left))
-        inputs = analytic, slopes, tuple(farther), differences.far[part], self._none
-        results = marks, self.needs, self._stretches
-        RESOLVE[slopes[0].dtype](*inputs, self.screening.criteria(part), *results)
+            farther.append((right.astype(float), left.astype(float)))
+        for entries in vague:
+            entries = entries.where(np.isin(entries.columns, columns))
+            at, rows = np.searchsorted(columns, entries.columns), entries.rows
+            far = [(right[at, rows], left[at, rows]) for right, left in farther]
+            steps = differences.steps[start + entries.columns], distances[entries.columns]
+            about = self._floor(start, entries), noise[rows], steps, screening.rule
+            marks[entries.columns[~are_confirmed(entries, far, *about)]] = DOUBTED
+        marks[columns] = np.where(marks[columns] == VAGUE, CLEAR, marks[columns])
 
 
 class _CompiledScreen(_ColumnScreen):
@@ -337,7 +359,8 @@ class _CompiledScreen(_ColumnScreen):
         self._jvp_buffers = jvp_buffers
         right, left = (work.steps.rule for work in differences.slopes.differences)
         tables = np.empty((4, 2, 3, 1, count))
-        scratch = like, values, self.by_row, self._stretches
+        stretches = np.empty((1 + problem.base.size // WORD, 2), np.uint64)
+        scratch = like, values, self.by_row, stretches
         self._fixed = right, left, differences.far, tables, problem.base, *scratch
 
     def __call__(self, start: int, marks: NDArray) -> None:
@@ -349,7 +372,7 @@ class _CompiledScreen(_ColumnScreen):
         analytic = self.analytic(start, len(marks)) if screening.stores else self._analytic
         jvp = None if self._other is None else (self._other.form, *self._jvp_buffers)
         where = self._native.form, *self._where, jvp, self._compared
-        rule = analytic, screening.criteria(_from(start, marks))
+        rule = analytic, self._criteria(_from(start, marks))
         try:
             needs = self.needs, self.least
             lost = self._kernel(*where, start, *self._fixed, *rule, marks, *needs, status, counters)
@@ -361,6 +384,15 @@ class _CompiledScreen(_ColumnScreen):
             raise lost_step(screening.problem, lost)
         self.taken += int(counters[1])
         marks[status == EXCLUDED] = LEFT_OUT
+
+    def _criteria(self, columns: slice) -> ColumnCriteria:
+        """Return the criteria of the kernel for columns of this input."""
+        screening, differences = self.screening, self.screening.differences
+        rule, sizes, noise = screening.rule, screening.sizes, screening.noise
+        rows = sizes.rows if sizes.is_complete else np.full(len(noise), np.inf)
+        column_sizes = sizes.columns[differences.part.start : differences.part.stop][columns]
+        numbers = rule.rtol, rule.atol, rule.share, rule.bend
+        return ColumnCriteria(rows, column_sizes, *numbers, noise, differences.steps[columns])
 
 
 def _from(start: int, marks: NDArray) -> slice:

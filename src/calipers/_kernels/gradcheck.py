@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 from numba.core import types
 from numba.core.types import containers
@@ -28,50 +27,15 @@ from .gradcheck_marks import (
     ColumnCriteria,
     add_to_rows,
     all_of,
-    is_straight,
     mark_by_more,
     mark_by_products,
     mark_of,
-    size_by_mean,
+    measured,
     stretches_of,
     take_fourth_order,
     take_means,
 )
-from .matrices import measured
 from .scalar.formats import vector
-
-
-def screen(analytic, right, left, none, rule, marks, needs, ends):
-    """
-    Raise the marks of columns by comparing an analytic Jacobian with slopes of f (`mark_of`).
-
-    `analytic` has rows for each form of the Jacobian. What is compared are slopes, not values:
-    `none` is a vector of zeros.
-    """
-    for k in range(right.shape[0]):
-        pair = right[k], left[k], 1.0, 1.0
-        stretches = stretches_of(analytic, k, pair, none, ends)
-        for form in range(analytic.shape[0]):
-            mark = mark_of(analytic[form, k], pair, none, rule, k, needs, stretches)
-            marks[k] = max(marks[k], mark)
-
-
-def resolve(analytic, slopes, far, distances, none, rule, marks, needs, ends):
-    """Resolve the marks of VAGUE columns by slopes to both sides at longer steps."""
-    for k in range(marks.size):
-        if marks[k] != VAGUE:
-            continue
-        marks[k] = WAITING
-        pair = slopes[0][k], slopes[1][k], 1.0, 1.0
-        half = far[0][0][k], far[0][1][k], 1.0, 1.0
-        whole = far[1][0][k], far[1][1][k], 1.0, 1.0
-        twice = far[2][0][k], far[2][1][k], 1.0, 1.0
-        more = half, whole, twice
-        stretches = all_of(ends, none.size)
-        for form in range(analytic.shape[0]):
-            claimed = analytic[form, k]
-            mark = mark_by_more(claimed, pair, more, distances[k], none, rule, k, needs, stretches)
-            marks[k] = max(marks[k], mark)
 
 
 def screen_columns(
@@ -101,8 +65,8 @@ def screen_columns(
     """
     Raise the marks of the columns from `start` by comparing an analytic Jacobian with slopes of f.
 
-    This does what `screen` and `resolve` do, but calls f itself, so that slopes stay in the cache.
-    It also stores the largest magnitudes of columns and rows in `rule.column_sizes` and `by_row`.
+    Slopes are judged as they arise, so that they stay in the cache. The largest magnitudes of
+    columns and rows are stored in `rule.column_sizes` and `by_row`.
 
     `right` and `left` are the rules of the steps, and `far` are the longer steps, 0 where there are
     none. `tables` (points), `values` (of f, arrays like `like`) and `ends` (of the stretches of a
@@ -206,17 +170,6 @@ def _evaluate_pair(
     return values[0], values[1], table[0, 2, 0, k], table[1, 2, 0, k]
 
 
-def doubts(analytic, right, left, rule, doubted):
-    """Mark the entries of columns, a row each, that the slopes leave in doubt."""
-    for k in range(doubted.shape[0]):
-        for i in range(rule.row_sizes.size):
-            claimed, up, down = analytic[k, i], right[k, i], left[k, i]
-            size = size_by_mean(claimed, up, down, rule)
-            straight = is_straight(claimed, up, down, rule.bend, rule.noise[i] / rule.steps[k])
-            clear = straight and size <= min(rule.row_sizes[i], rule.column_sizes[k])
-            doubted[k, i] = 0 if clear else 1
-
-
 def at_points(f, x, origin, numbers, points, like, result, reached):
     """
     Store f at points that differ from x in one real number, a row of real numbers each.
@@ -241,29 +194,11 @@ _VECTOR = vector(types.float64, readonly=False)
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _FORMS = types.Array(types.float64, 3, "C")
 _MATRIX = types.Array(types.float64, 2, "C")
-_MARKS = types.Array(types.int8, 2, "C")
 _SIZES = vector(types.int64, readonly=False)
 _STRETCHES = types.Array(types.uint64, 2, "C")
 _CRITERIA = containers.NamedTuple(
     (_DOUBLES, _VECTOR, *(types.float64,) * 4, _DOUBLES, _DOUBLES), ColumnCriteria
 )
-
-
-def _slope_types(dtype: Any) -> tuple[Any, Any]:
-    kind = numba.from_dtype(np.dtype(dtype))
-    return types.Array(kind, 2, "C", readonly=True), vector(kind)
-
-
-def _screen_signature(dtype: Any) -> tuple[Any, ...]:
-    slopes, none = _slope_types(dtype)
-    return (_FORMS, slopes, slopes, none, _CRITERIA, STATUS, _VECTOR, _STRETCHES)
-
-
-def _resolve_signature(dtype: Any) -> tuple[Any, ...]:
-    slopes, none = _slope_types(dtype)
-    pair = containers.UniTuple(slopes, 2)
-    far = containers.UniTuple(pair, 3)
-    return (_FORMS, pair, far, _DOUBLES, none, _CRITERIA, STATUS, _VECTOR, _STRETCHES)
 
 
 def _screen_columns_signature(key: Any) -> tuple[Any, ...]:
@@ -284,10 +219,6 @@ def _screen_columns_signature(key: Any) -> tuple[Any, ...]:
     return (*where, *ways, *scratch, _SIZES, _STRETCHES, _FORMS, _CRITERIA, *results)
 
 
-def _doubts_signature(_: Any) -> tuple[Any, ...]:
-    return (_ROWS, _ROWS, _ROWS, _CRITERIA, _MARKS)
-
-
 def _at_points_signature(key: Any) -> tuple[Any, ...]:
     form, x, coords, out, base = function_types(key)
     values, result = vector(coords.dtype), types.Array(base.dtype, 2, "C")
@@ -296,6 +227,3 @@ def _at_points_signature(key: Any) -> tuple[Any, ...]:
 
 AT_POINTS = Kernels(at_points, _at_points_signature)
 SCREEN_COLUMNS = Kernels(screen_columns, _screen_columns_signature)
-SCREEN = Kernels(screen, _screen_signature)
-RESOLVE = Kernels(resolve, _resolve_signature)
-DOUBTS = Kernels(doubts, _doubts_signature)

@@ -6,7 +6,6 @@ import numpy as np
 
 from . import in_any_order, jitable
 from .function_calls import borrowed
-from .matrices import WORD
 
 # Marks of a column, in order of severity.
 CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
@@ -18,6 +17,10 @@ _ROUNDED = 2.0**-4  # share of the noise that rounding alone may leave in a slop
 PRODUCT_SHARE = 0.1
 # Share of the tolerance for an entry's error plus a slope's, if the slope's is estimated.
 _ESTIMATED_SHARE = 0.5
+
+WORD = 64  # elements of a column that are tested for zeros together
+_MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF  # all bits of a binary64 but its sign
+_INFINITY = 0x7FF0_0000_0000_0000  # the bits of infinity in binary64
 
 
 class ColumnCriteria(NamedTuple):
@@ -54,16 +57,69 @@ def _size_needed(claimed: float, slope: float, error: float, share: float, rule:
 
 
 @jitable
+def is_surely_clear(claimed: Any, up: Any, down: Any, noise: Any, rule: Any) -> Any:
+    """
+    Return True for entries that are clear whatever the sizes of their row and column.
+
+    It demands slightly more than the rule, so that the bound depends on `claimed` alone. Both sides
+    are doubled to save a halving.
+    """
+    exact = 1.0 + rule.share * rule.rtol
+    least, more = 2.0 * rule.share * rule.atol / exact, 2.0 * rule.share * rule.rtol / exact
+    size = np.abs(claimed)
+    near = np.abs(claimed + claimed - (up + down)) <= least + more * size
+    straight = np.abs(up - down) <= min(rule.bend, 1e300) * size + noise
+    return near & straight & (size < np.inf)
+
+
+@jitable
 def size_by_mean(claimed: float, up: float, down: float, rule: Any) -> float:
     """Return the size that an entry needs by the mean of two slopes of unknown error."""
     return float(_size_needed(claimed, 0.5 * up + 0.5 * down, 0.0, rule.share, rule))
 
 
 @jitable
-def is_straight(claimed: float, up: float, down: float, bend: float, noise: float) -> bool:
+def is_straight(claimed: Any, up: Any, down: Any, bend: float, noise: Any) -> Any:
     """Return True if slopes differ by at most `bend` of an entry; more may be a kink."""
-    size = max(abs(claimed), abs(0.5 * up + 0.5 * down))
-    return bend == np.inf or abs(up - down) <= bend * size + noise  # else 0 times infinity
+    size = np.maximum(np.abs(claimed), np.abs(0.5 * up + 0.5 * down))
+    # A bend of infinity is that of the caller's tolerances; infinity times 0 is NaN.
+    return (np.abs(up - down) <= bend * size + noise) | (bend == np.inf)
+
+
+@jitable
+def is_curvature(near: Any, far: Any, ratio: Any, noise: Any) -> Any:
+    """
+    Return True if what slopes to both sides differ by grows with the step.
+
+    So it does by curvature, and at no kink. `ratio` is that of the steps.
+    """
+    gap = near[0] - near[1]
+    odd = np.abs(gap - (far[0] - far[1]) * ratio)
+    return odd <= _ODD * np.abs(gap) + _ROUNDED * noise
+
+
+@jitable
+def _fourth_order(half: Any, whole: Any) -> Any:
+    """Return the fourth-order slope from those to both sides at half of a step and at the step."""
+    return (2.0 * half[0] + 2.0 * half[1] - (0.5 * whole[0] + 0.5 * whole[1])) / 3.0
+
+
+@jitable
+def fourth_order_slope(half: Any, whole: Any, twice: Any, noise: Any) -> Any:
+    """
+    Return a slope by longer steps and its error, from slopes to both sides and their noise.
+
+    The slopes from half of a step, from the step and from twice as far make two slopes of the
+    fourth order, rounded by far less than near ones, whose difference is their error.
+    """
+    one = _fourth_order(half, whole)
+    return one, np.abs(one - _fourth_order(whole, twice)) + _ROUNDED * noise
+
+
+@jitable
+def estimated_share(share: float) -> float:
+    """Return the share of the tolerance for an entry and a slope whose error is estimated."""
+    return max(_ESTIMATED_SHARE, share)
 
 
 @jitable
@@ -124,6 +180,37 @@ def all_of(ends: Any, size: int) -> Any:
 
 
 @jitable
+def _enlarged(bits: Any, largest: Any, first: int, last: int) -> Any:
+    """
+    Raise `largest` to the finite magnitudes of a vector, first to last; return the largest.
+
+    All are binary64 seen as integers: the order of magnitudes is that of the bits without the sign.
+    """
+    most = 0
+    for i in range(first, last):
+        size = bits[i] & _MAGNITUDE
+        size = size if size < _INFINITY else 0
+        largest[i] = max(largest[i], size)
+        most = max(most, size)
+    return most
+
+
+@jitable
+def measured(bits: Any, line: int, by_row: Any, parts: Any) -> int:
+    """
+    Return the largest magnitude in a column, in any form, and raise those of the rows.
+
+    The column is 0 outside of the stretches `parts`.
+    """
+    size = 0
+    for form in range(bits.shape[0]):
+        for part in range(len(parts)):
+            first, last = parts[part, 0], parts[part, 1]
+            size = max(size, _enlarged(bits[form, line], by_row, first, last))
+    return size
+
+
+@jitable
 def mark_of(
     claimed: Any, pair: Any, base: Any, rule: Any, k: int, needs: Any, stretches: Any
 ) -> int:
@@ -133,23 +220,13 @@ def mark_of(
     A WAITING column is clear if its rows have the sizes that are stored in `needs`. A VAGUE one
     may only be hidden by rounding, or bent by curvature. Outside of `stretches` it is 0.
     """
-    # The first pass ignores sizes, which only relax the rule, and demands slightly more than the
-    # rule, so that the bound depends on `claimed` alone. Both sides are doubled to save a halving.
     above, below, ahead, behind = pair
     noise, column_size, per_step = rule.noise, rule.column_sizes[k], 1.0 / rule.steps[k]
-    exact = 1.0 + rule.share * rule.rtol
-    least, more = 2.0 * rule.share * rule.atol / exact, 2.0 * rule.share * rule.rtol / exact
-    curved = min(rule.bend, 1e300)
     unsure = 0
     for s in range(len(stretches)):
         for i in range(stretches[s, 0], stretches[s, 1]):
             up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-            size = abs(claimed[i])
-            near = (abs(claimed[i] + claimed[i] - (up + down)) <= least + more * size) & (
-                size < np.inf
-            )
-            straight = abs(up - down) <= curved * size + noise[i] * per_step
-            unsure += 0 if near & straight else 1
+            unsure += 0 if is_surely_clear(claimed[i], up, down, noise[i] * per_step, rule) else 1
     if unsure == 0:
         return CLEAR
     vague = False
@@ -185,10 +262,8 @@ def mark_by_more(
     """
     Return WAITING or DOUBTED for a VAGUE column k, by slopes at longer steps.
 
-    `far` are those from half of `distance`, from it, and from twice as far. Together they make two
-    slopes of the fourth order, rounded by far less than the near ones, whose difference is their
-    error. And what slopes to both sides differ by has to grow with the step: so it does by
-    curvature, and at no kink.
+    `far` are those from half of `distance`, from it, and from twice as far. See
+    `fourth_order_slope` and `is_curvature`.
     """
     step, column_size = rule.steps[k], rule.column_sizes[k]
     for s in range(len(stretches)):
@@ -198,16 +273,13 @@ def mark_by_more(
             size = size_by_mean(claimed[i], up, down, rule)
             straight = is_straight(claimed[i], up, down, rule.bend, noise)
             if not (straight and size <= least):
-                half_up, half_down = _slopes(far[0], base, i)
-                far_up, far_down = _slopes(far[1], base, i)
-                twice_up, twice_down = _slopes(far[2], base, i)
-                odd = abs(up - down - (far_up - far_down) * (step / distance))
-                if not (straight or odd <= _ODD * abs(up - down) + _ROUNDED * noise):
+                half, whole = _slopes(far[0], base, i), _slopes(far[1], base, i)
+                twice = _slopes(far[2], base, i)
+                if not (straight or is_curvature((up, down), whole, step / distance, noise)):
                     return DOUBTED
-                one = _fourth_order(half_up, half_down, far_up, far_down)
-                other = _fourth_order(far_up, far_down, twice_up, twice_down)
-                error = abs(one - other) + _ROUNDED * rule.noise[i] / distance
-                size = _size_needed(claimed[i], one, error, max(_ESTIMATED_SHARE, rule.share), rule)
+                rounding = rule.noise[i] / distance
+                one, error = fourth_order_slope(half, whole, twice, rounding)
+                size = _size_needed(claimed[i], one, error, estimated_share(rule.share), rule)
                 if not size <= least:
                     return DOUBTED
             needs[i] = max(needs[i], size)
@@ -291,12 +363,4 @@ def take_fourth_order(far: Any, base: Any, out: Any, stretches: Any) -> None:
     """Store the slopes that `mark_by_more` compares entries with."""
     for s in range(len(stretches)):
         for i in range(stretches[s, 0], stretches[s, 1]):
-            near_up, near_down = _slopes(far[0], base, i)
-            up, down = _slopes(far[1], base, i)
-            out[i] = _fourth_order(near_up, near_down, up, down)
-
-
-@jitable
-def _fourth_order(half_up: float, half_down: float, up: float, down: float) -> float:
-    """Return the fourth-order slope from those at half of a step and at the step."""
-    return (2.0 * half_up + 2.0 * half_down - (0.5 * up + 0.5 * down)) / 3.0
+            out[i] = _fourth_order(_slopes(far[0], base, i), _slopes(far[1], base, i))

@@ -1,4 +1,4 @@
-"""Loops over large matrices: iteration over rows, transposes, largest magnitudes, nonzeros."""
+"""Iteration over the rows of arrays of any layout."""
 
 from functools import reduce
 from typing import Any
@@ -7,9 +7,7 @@ from numba.core import cgutils, types
 from numba.core.types.containers import Tuple, UniTuple
 from numba.extending import intrinsic
 
-from .._core.jit import Kernels
-from . import jitable
-from .scalar.formats import for_a_gpu, vector
+from .scalar.formats import for_a_gpu
 
 
 @intrinsic
@@ -113,92 +111,3 @@ def element(typingctx: Any, x: Any, steps: Any, row: Any, i: Any) -> Any:
         return context.unpack_value(builder, x.dtype, address, align=None if x.aligned else 1)
 
     return x.dtype(x, steps, types.intp, types.intp), codegen
-
-
-_TILE = 32  # rows and columns of a tile, which fits the first cache
-_MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF  # all bits of a binary64 but its sign
-_INFINITY = 0x7FF0_0000_0000_0000  # the bits of infinity in binary64
-
-
-def turn(matrix, first, last, target):
-    """Store columns first to last of a matrix as the rows of `target`, tile by tile."""
-    rows = matrix.shape[0]
-    for i in range(0, rows, _TILE):
-        end = min(i + _TILE, rows)
-        for j in range(first, last, _TILE):
-            for c in range(j, min(j + _TILE, last)):
-                line = target[c - first]
-                for r in range(i, end):
-                    line[r] = matrix[r, c]
-
-
-@jitable
-def _enlarged(bits: Any, largest: Any, first: int, last: int) -> Any:
-    """
-    Raise `largest` to the finite magnitudes of a vector, first to last; return the largest.
-
-    All are binary64 seen as integers: the order of magnitudes is that of the bits without the sign.
-    """
-    most = 0
-    for i in range(first, last):
-        size = bits[i] & _MAGNITUDE
-        size = size if size < _INFINITY else 0
-        largest[i] = max(largest[i], size)
-        most = max(most, size)
-    return most
-
-
-@jitable
-def measured(bits: Any, line: int, by_row: Any, parts: Any) -> int:
-    """
-    Return the largest magnitude in a column, in any form, and raise those of the rows.
-
-    The column is 0 outside of the stretches `parts`.
-    """
-    size = 0
-    for form in range(bits.shape[0]):
-        for part in range(len(parts)):
-            first, last = parts[part, 0], parts[part, 1]
-            size = max(size, _enlarged(bits[form, line], by_row, first, last))
-    return size
-
-
-def enlarge(bits, by_row, by_column):
-    """Raise the largest magnitudes of rows and columns to those of a matrix, as `_enlarged`."""
-    for r in range(bits.shape[0]):
-        by_row[r] = max(by_row[r], _enlarged(bits[r], by_column, 0, by_column.size))
-
-
-WORD = 64  # elements that are tested together
-
-
-def nonzeros(bits, indices):
-    """
-    Store the indices of nonzeros and return their number, or -1 if `indices` may be too short.
-
-    Numbers are binary64, seen as integers, and mostly 0. `indices` needs WORD more elements.
-    """
-    count = 0
-    for first in range(0, bits.size, WORD):
-        some = bits[first : first + WORD]
-        every = 0
-        for i in range(some.size):
-            every |= some[i]
-        if every & _MAGNITUDE == 0:
-            continue
-        if count + some.size > indices.size:
-            return -1
-        for i in range(some.size):
-            indices[count] = first + i
-            count += 1 if some[i] & _MAGNITUDE != 0 else 0
-    return count
-
-
-_ROWS = types.Array(types.float64, 2, "C", readonly=True)
-_MATRIX = types.Array(types.float64, 2, "C")
-_BITS = types.Array(types.int64, 2, "C", readonly=True)
-_SIZES = vector(types.int64, readonly=False)
-
-TURN = Kernels(turn, lambda _: (_ROWS, types.int64, types.int64, _MATRIX))
-ENLARGE = Kernels(enlarge, lambda _: (_BITS, _SIZES, _SIZES))
-NONZEROS = Kernels(nonzeros, lambda _: (vector(types.int64), _SIZES))
