@@ -19,7 +19,16 @@ from . import (
     common,
     peers,
 )
-from .bench_startup import FIRST_CALL, NO_CACHE, NO_SCIPY, NUMBA_LOADED
+from .bench_startup import (
+    COMPILER_LOADED,
+    FIRST_CALL,
+    FIRST_DIFFERENTIATE,
+    FIRST_GRADCHECK,
+    NO_CACHE,
+    NO_SCIPY,
+    NUMBA_LOADED,
+    TRIVIAL_COMPILATION,
+)
 from .peers import NUMPY
 
 LARGE, MEDIUM, FEW = 50_000_000, 10_000_000, 30_000  # elements
@@ -85,14 +94,21 @@ def startup() -> Iterator[Measurement]:
         (NO_SCIPY + NO_CACHE, FIRST_CALL),
         ("", "import calipers"),
         ("", "import numpy"),
+        (COMPILER_LOADED, TRIVIAL_COMPILATION),
+        (COMPILER_LOADED, FIRST_GRADCHECK),
+        (COMPILER_LOADED, FIRST_DIFFERENTIATE),
     ]
     samples = [[_seconds_in_fresh_process(*code) for code in codes] for _ in range(7)]
-    warm, cold, alone, own_import, numpy_import = map(median, zip(*samples, strict=True))
+    medians = list(map(median, zip(*samples, strict=True)))
+    warm, cold, alone, own_import, numpy_import, trivial, check, derivative = medians
     name = "first allclose after import numba"
     yield Measurement(f"{name}, filled cache", warm, "s")
     yield Measurement(f"{name}, empty cache", cold, "s")
     yield Measurement(f"{name}, empty cache, without SciPy", alone, "s")
     yield Measurement("import calipers", own_import / numpy_import, "of import numpy")
+    unit = "of the time to compile x + 1"
+    yield Measurement("first gradcheck, 3 numbers, empty cache", check / trivial, unit)
+    yield Measurement("first differentiate, 3 numbers, empty cache", derivative / trivial, unit)
 
 
 def _seconds_in_fresh_process(setup: str, code: str) -> float:
