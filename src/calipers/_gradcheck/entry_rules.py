@@ -9,16 +9,7 @@ import numpy as np
 from .._core.dtypes import is_double, least_normal
 from .._core.protocols import NDArray
 from .._derivatives.thresholds import THRESHOLDS
-from .._kernels.gradcheck_marks import (
-    CLEAR,
-    DOUBTED,
-    VAGUE,
-    estimated_share,
-    fourth_order_slope,
-    is_curvature,
-    is_straight,
-    is_surely_clear,
-)
+from .._kernels import gradcheck_marks as marks
 
 # The order is that of weight: the verdict of a check is the first that any entry has.
 FAIL, NONSMOOTH, INCONCLUSIVE, PASS = VERDICTS = ("FAIL", "NONSMOOTH", "INCONCLUSIVE", "PASS")
@@ -159,7 +150,7 @@ def unclear_entries(
     """
     Return the entries of columns, a row each, that are not clear whatever the size of others.
 
-    Of most functions of many numbers a column is mostly 0, of which there is nothing to judge.
+    Of most functions of many numbers a column is mostly 0, and zeros are clear.
     """
     some = (right != 0) | (left != 0)
     some |= claimed != 0
@@ -167,10 +158,10 @@ def unclear_entries(
         at = np.divmod(np.flatnonzero(some), some.shape[1])
         entries = _entries_at(at, claimed, right, left)
         noise = noise[entries.rows] / steps[entries.columns]
-        clear = is_surely_clear(entries.claimed, *entries.slopes, noise, rule)
+        clear = marks.is_surely_clear(entries.claimed, *entries.slopes, noise, rule)
         return entries.where(~clear)
     slopes = right.astype(float, copy=False), left.astype(float, copy=False)
-    clear = is_surely_clear(claimed, *slopes, noise / steps[:, None], rule)
+    clear = marks.is_surely_clear(claimed, *slopes, noise / steps[:, None], rule)
     return _entries_at(np.nonzero(~clear), claimed, right, left)
 
 
@@ -190,7 +181,7 @@ def are_clear(
     `floor` is the smaller of the largest entries in their rows and columns, and `noise` that of the
     slopes.
     """
-    straight = is_straight(claimed, *slopes, rule.bend, noise)
+    straight = marks.is_straight(claimed, *slopes, rule.bend, noise)
     return np.asarray(straight & rule.confirms(claimed, _mean(slopes), floor, rule.share))
 
 
@@ -203,7 +194,7 @@ def marks_of(entries: Entries, floor: NDArray, noise: NDArray, rule: Rule) -> ND
     claimed, mean = entries.claimed, _mean(entries.slopes)
     near = rule.confirms(claimed, mean, floor, rule.share) | (np.abs(claimed - mean) <= noise)
     clear = are_clear(claimed, entries.slopes, floor, noise, rule)
-    return np.where(clear, CLEAR, np.where(near, VAGUE, DOUBTED)).astype(np.int8)
+    return np.where(clear, marks.CLEAR, np.where(near, marks.VAGUE, marks.DOUBTED)).astype(np.int8)
 
 
 def are_confirmed(
@@ -217,10 +208,10 @@ def are_confirmed(
     """
     step, distance = steps
     claimed, slopes = entries.claimed, entries.slopes
-    smooth = is_straight(claimed, *slopes, rule.bend, noise / step)
-    smooth |= is_curvature(slopes, far[1], step / distance, noise / step)
-    slope, error = fourth_order_slope(*far, noise / distance)
-    share = estimated_share(rule.share)
+    smooth = marks.is_straight(claimed, *slopes, rule.bend, noise / step)
+    smooth |= marks.is_curvature(slopes, far[1], step / distance, noise / step)
+    slope, error = marks.fourth_order_slope(*far, noise / distance)
+    share = marks.estimated_share(rule.share)
     return np.asarray(smooth & rule.confirms(claimed, slope, floor, share, error))
 
 
