@@ -92,7 +92,7 @@ def diagnose(
     -------
     Diagnosis
         True for EQUAL, ROUNDING, LAYOUT and AMPLIFIED: rounding explains the difference. False for
-        all others; ``.ok(["REDUCED"])`` accepts another one. ``.kind`` is one of
+        all others; ``.ok(["REDUCED"])`` accepts REDUCED, too. ``.kind`` is one of
 
         - EQUAL: the results are bitwise equal;
         - ROUNDING: rounding errors at these inputs explain both errors;
