@@ -205,8 +205,8 @@ def _is_insensitive(e: Any, name: str, x: Sequence[Any]) -> bool:
     """
     Return True if an implementation hardly changes when its inputs are rounded, as the other does.
 
-    What rounds its inputs does not round numbers of that format again. A wrong factor, or what is
-    too large by as much as the rounding, changes with the inputs.
+    An implementation that rounds its inputs does not round numbers of that format again. With a
+    wrong factor, or results that are too large by as much as the rounding, it changes with them.
     """
     source = e.reference_source
     here = [v.astype(w.dtype) if v is not w else w for v, w in zip(x, e.inputs, strict=True)]
