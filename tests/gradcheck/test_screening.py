@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import calipers
 from calipers._gradcheck.basis_vectors import Rows
 from calipers._gradcheck.columns import Dense, Sparse
 from calipers._gradcheck.entry_rules import Rule, are_clear, unclear_entries
@@ -100,3 +101,12 @@ def test_nonzeros_are_listed_up_to_a_number():
     flat = np.array([0.0, np.nan, -0.0, 5e-324, 1.0])
     assert nonzeros(flat, 3).tolist() == [1, 3, 4]
     assert nonzeros(flat, 2) is None
+
+
+@pytest.mark.parametrize("form", ["jac", "vjp"])
+def test_the_mean_slope_of_a_small_kink_is_not_taken_for_curvature(form):
+    x = np.array([0.5, 1.0, 2.0])
+    derivative = {"jac": lambda x: np.eye(3), "vjp": lambda x, w: w}[form]
+    options = {form: derivative, "raise_exception": False}
+    kinked = calipers.gradcheck(lambda y: y + 0.03 * np.abs(y - x), x, **options)
+    assert kinked.verdict == "NONSMOOTH"

@@ -249,8 +249,8 @@ def _format_in_between(e: Any) -> InferredFormat | None:
     if not is_coarse or _changes_steadily(e, alike) or _stays_for_most(e, extent):
         return None
     forms = [x for x in ("bfloat16", "float16", "float32") if ROUNDOFF[x] > e.roundoff]
-    # That many roundings to a finer format give the same size cannot be told from few of a coarser
-    # one: of those in which sums are held, the coarsest is named.
+    # Many roundings to a finer format and a few to a coarser one give errors of the same size. The
+    # coarsest of the formats in which sums are held is named.
     most = math.sqrt(e.length)
     form = next((x for x in forms if ROUNDOFF[x] / 6 < size < ROUNDOFF[x] * most), None)
     if form is None and forms and ROUNDOFF[forms[-1]] / 32 < size < ROUNDOFF[forms[-1]]:

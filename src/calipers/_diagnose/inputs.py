@@ -171,7 +171,7 @@ def is_perturbable(x: Any) -> bool:
 
 class Point(list[Any]):
     """
-    Inputs of a call, and what was done to them, which is done to captured parameters as well.
+    Inputs of a call, with the perturbation and precision that captured parameters get as well.
 
     Attributes
     ----------
