@@ -1,6 +1,6 @@
 """Coloring of sparse Jacobians and Hessians, and recovery of their entries."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,6 @@ from .._kernels.coloring import (
     CHOOSE_SOURCES,
     CLASH,
     DECOMPRESS,
-    DEGREES,
     FIRST_FIT,
     FIRST_FIT_MANY,
     LATTICE,
@@ -23,7 +22,6 @@ from .._kernels.coloring import (
     PAIR_EDGES,
     RECOVER,
     SEPARATES,
-    SMALLEST_LAST,
     STAR_FIT,
     TRANSPOSE,
 )
@@ -31,10 +29,8 @@ from .._kernels.coloring import (
 # Entries of a matrix that one thread recovers as soon as two.
 _SERIAL_ENTRIES = 2_000_000
 _TASK_ENTRIES = 1 << 19
-# About the seconds that greedy coloring takes for a column or entry, and smallest-last order for
-# two entries of a row.
-_FIT_SECONDS = 3e-9
-_ORDER_SECONDS = 6e-8
+_FIT_SECONDS = 3e-9  # about what greedy coloring takes for a column or entry
+_SORTED_FITS = 6.0  # greedy colorings that take as long as one with sorted columns
 # A stencil has at most so many entries in a column.
 _MAX_STENCIL = NARROW
 _NATURAL = np.empty(0, np.int64)
@@ -118,8 +114,8 @@ def color_columns(
     shape : tuple of int
         Of the matrix.
     saving_cost : float
-        Seconds that one color less would save. Further orders are tried where they cost less than
-        they could save.
+        Seconds that one color less would save. Columns are also colored with the most constrained
+        ones first (Welsh and Powell, 1967), if that costs less than it could save.
 
     Returns
     -------
@@ -135,13 +131,10 @@ def color_columns(
     best = greedy(_NATURAL)
     if stencil is not None and stencil[0].count < best.count:
         best = stencil[0]
-    if saving_cost > 0:
-        for cost, order in greedy.orders():
-            if cost > saving_cost * (best.count - greedy.least):
-                break
-            other = greedy(order())
-            if other.count < best.count:
-                best = other
+    cost = _SORTED_FITS * _FIT_SECONDS * (shape[1] + indices.size)
+    if cost < saving_cost * (best.count - greedy.least):
+        other = greedy(greedy.largest_first())
+        best = other if other.count < best.count else best
     return best
 
 
@@ -197,7 +190,7 @@ def _longest(masks: NDArray) -> int:
 
 
 class _Greedy:
-    """Greedy colorings of a pattern in several orders."""
+    """Greedy colorings of a pattern in a given order."""
 
     def __init__(self, indptr: NDArray, indices: NDArray, shape: Shape) -> None:
         self._pattern = indptr, indices
@@ -233,35 +226,14 @@ class _Greedy:
             width *= 2
         return Coloring(small(colors, count), count)
 
-    def orders(self) -> Iterator[tuple[float, Callable[[], NDArray]]]:
-        """Yield orders, each after the seconds that it and a coloring may take."""
-        fit = _FIT_SECONDS * (self._shape[1] + self._pattern[1].size)
-        # Sorting n numbers costs as much as some colorings.
-        yield 6 * fit, self._largest_first
-        lengths = self._lengths().astype(float)
-        yield 3 * fit + _ORDER_SECONDS * float(lengths @ lengths), self._smallest_last
-
-    def _largest_first(self) -> NDArray:
-        return np.argsort(-self._degrees(self._lengths()), kind="stable")
-
-    def _smallest_last(self) -> NDArray:
+    def largest_first(self) -> NDArray:
+        """Return the columns, those first whose rows have the most other entries."""
         indptr, indices = self._pattern
-        n = self._shape[1]
-        degree = self._degrees(self._lengths())
-        starts, columns, _ = by_rows(indptr, indices, self._shape[0])
-        head = np.full(int(degree.max(initial=0)) + 1, -1)
-        after, before, order = (np.empty(n, np.int64) for _ in range(3))
-        kernel = SMALLEST_LAST[indptr.dtype]
-        kernel(indptr, indices, starts, columns, degree, head, after, before, order)
-        return order
+        others = np.concatenate(([0], np.cumsum(self._lengths()[indices] - 1)))
+        return np.argsort(others[indptr[:-1]] - others[indptr[1:]], kind="stable")
 
     def _lengths(self) -> NDArray:
         return np.bincount(self._pattern[1], minlength=self._shape[0])
-
-    def _degrees(self, lengths: NDArray) -> NDArray:
-        result = np.empty(self._shape[1], np.int64)
-        DEGREES[self._pattern[0].dtype](*self._pattern, lengths, result)
-        return result
 
 
 def by_rows(indptr: NDArray, indices: NDArray, m: int) -> tuple[NDArray, NDArray, NDArray]:

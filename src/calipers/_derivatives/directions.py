@@ -49,33 +49,6 @@ def jacobian_vector_product(problem: Problem, v: NDArray, steps: Steps) -> tuple
     return value, error
 
 
-def slopes_along(
-    problem: Problem, v: NDArray, steps: Steps, count: int
-) -> tuple[NDArray, NDArray, NDArray]:
-    """
-    Return the slopes of f's real values to the right and left of x along v, and their steps.
-
-    In the first of `count` rows no coordinate exceeds its own step; each further step is half the
-    one before. Slopes are NaN if the bounds exclude the steps.
-    """
-    direction = as_real_vector(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
-    x = as_real_vector(problem.x)
-    x = x.astype(np.promote_types(x.dtype, float))
-    longest = _length(problem, direction, steps)
-    ts = np.ldexp(longest, -np.arange(count))
-    right, left = np.full((2, count, *problem.base.shape), np.nan)
-    if min(_distance_to_bounds(x, direction, steps)) < longest:
-        return right, left, ts
-    base = problem.base.astype(float)
-    for k, t in enumerate(ts.tolist()):
-        for slopes, far in (right, t), (left, -t):
-            end = _point(problem, steps, x, far, direction)
-            width = _width(problem, [end, as_real_vector(problem.x)], direction, far)
-            with np.errstate(all="ignore"):
-                slopes[k] = (_at(problem, end).astype(float) - base) / width
-    return right, left, ts
-
-
 def _split_by_magnitude(
     problem: Problem, direction: NDArray, steps: Steps
 ) -> Iterator[tuple[NDArray, Any]]:

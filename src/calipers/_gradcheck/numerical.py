@@ -11,9 +11,8 @@ import numpy as np
 from .._core.dtypes import SPACINGS, as_real_vector, is_double
 from .._core.protocols import NDArray
 from .._derivatives.adaptive import ExtrapolatedColumns
-from .._derivatives.directions import jacobian_vector_product, slopes_along
+from .._derivatives.directions import jacobian_vector_product
 from .._derivatives.fixed_step_error import (
-    SLOPE_CALLS,
     ComplexSteps,
     RepeatedSteps,
     Slopes,
@@ -129,13 +128,6 @@ class FiniteDifferences:
         if type(exact) is ExtrapolatedColumns:
             return Refinement(self.slopes, SampledColumns(exact))
         return Refinement(self.slopes, exact)
-
-    def slope(self, column: int) -> NDArray:
-        """Return the central difference along a column."""
-        right, left, status = self.slopes.results(1)
-        self.slopes(column, (right, left, status))
-        self.calls += SLOPE_CALLS
-        return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
 
     @cached_property
     def steps(self) -> NDArray:
@@ -404,11 +396,6 @@ class FiniteDifferences:
                 return value, error
             problem = exact.problem if weights is None else exact.problem.contracted(weights)
             return jacobian_vector_product(problem, v, exact.steps)
-
-    def slopes_along(self, v: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the one-sided slopes along v by short steps, and these steps."""
-        with self._counted(self.problem):
-            return slopes_along(self.problem, v, self.coarse, count)
 
     @contextmanager
     def _counted(self, problem: Problem) -> Iterator[None]:

@@ -166,9 +166,6 @@ def clash(starts, columns, colors, latest, holder):
     return -1, -1, -1
 
 
-# Orders
-
-
 def transpose(indptr, indices, reached, columns, positions):
     """
     List the columns of each row, ascending, and the positions of these nonzeros.
@@ -183,64 +180,6 @@ def transpose(indptr, indices, reached, columns, positions):
             columns[q] = j
             positions[q] = p
             reached[i] += 1
-
-
-def degrees(indptr, indices, lengths, result):
-    """Store how many nonzeros share a row with those of each column."""
-    for j in range(np.uint64(result.size)):
-        start, stop = span(indptr, j)
-        total = np.int64(0)
-        for p in range(start, stop):
-            total += lengths[np.uint64(indices[p])] - 1
-        result[j] = total
-
-
-@jitable
-def _link(j, degree, head, after, before):
-    after[j] = head[degree]
-    before[j] = -1
-    if head[degree] >= 0:
-        before[head[degree]] = j
-    head[degree] = j
-
-
-@jitable
-def _unlink(j, degree, head, after, before):
-    if before[j] < 0:
-        head[degree] = after[j]
-    else:
-        after[before[j]] = after[j]
-    if after[j] >= 0:
-        before[after[j]] = before[j]
-
-
-def smallest_last(indptr, indices, starts, columns, degree, head, after, before, order):
-    """
-    Order columns so that each has the least degree among itself and those before it.
-
-    This is the order of Matula and Beck (1983), with a column counted once for each row it shares.
-    Columns of one degree are linked from ``head``, -1 at first. ``degree`` is used up.
-    """
-    for j in range(order.size):
-        _link(j, degree[j], head, after, before)
-    least = 0
-    for k in range(order.size - 1, -1, -1):
-        while head[least] < 0:
-            least += 1
-        j = head[least]
-        _unlink(j, least, head, after, before)
-        degree[j] = -1
-        order[k] = j
-        for p in range(indptr[j], indptr[j + 1]):
-            i = indices[p]
-            for q in range(starts[i], starts[i + 1]):
-                other = columns[q]
-                if degree[other] < 0:
-                    continue
-                _unlink(other, degree[other], head, after, before)
-                degree[other] -= 1
-                _link(other, degree[other], head, after, before)
-                least = min(least, degree[other])
 
 
 # Star coloring: of neighbors and of any path of four vertices, no two colors alone
@@ -459,11 +398,6 @@ SEPARATES = Kernels(
     ),
 )
 TRANSPOSE = Kernels(transpose, lambda dtype: (*_pattern(dtype), _OUT, _OUT, _OUT))
-DEGREES = Kernels(degrees, lambda dtype: (*_pattern(dtype), _INTS, _OUT))
-SMALLEST_LAST = Kernels(
-    smallest_last,
-    lambda dtype: (*_pattern(dtype), _INTS, _INTS, _OUT, _OUT, _OUT, _OUT, _OUT),
-)
 CHOOSE_SOURCES = Kernels(
     choose_sources,
     lambda dtype: (
