@@ -16,7 +16,6 @@ from calipers._derivatives.coloring import (
     decompress,
     first_clash,
     product,
-    recover,
     star_coloring,
 )
 from calipers._derivatives.sparsity import Pattern
@@ -418,14 +417,15 @@ def check_star(dense, index=np.int32, shuffle=False):
     seed[np.arange(n), star.colors] = step
     differences = np.ascontiguousarray((dense @ seed).T)
     data = np.full(indices.size, np.nan)
-    recover(indptr, indices, star, differences, 1 / step, data)
+    pattern = Pattern(indptr, indices, (n, n), star)
+    pattern.recover(differences, 1 / step, data, False, None)
     columns = np.repeat(np.arange(n), np.diff(indptr))
     assert np.array_equal(data, dense[indices, columns])
-    recover(indptr, indices, star, differences, 1 / step, data, accumulate=True)
+    pattern.recover(differences, 1 / step, data, True, None)
     assert np.array_equal(data, 2 * dense[indices, columns])
 
     # each entry and its mirror image are read from one place
-    rows, chosen, _ = Pattern(indptr, indices, (n, n), star).sources()
+    rows, chosen, _ = pattern.sources()
     place = {}
     for i, j, row, color in zip(indices, columns, rows, chosen, strict=True):
         assert place.setdefault(frozenset((i, j)), (row, color)) == (row, color)
@@ -494,7 +494,8 @@ def test_repeated_entries_of_a_hessian():
     dense = np.array([[1.0, 2, 0], [2, 3, 4], [0, 4, 5]])
     seed = np.eye(star.count)[star.colors]
     data = np.empty(indices.size)
-    recover(indptr, indices, star, np.ascontiguousarray((dense @ seed).T), np.ones(3), data)
+    differences = np.ascontiguousarray((dense @ seed).T)
+    Pattern(indptr, indices, (3, 3), star).recover(differences, np.ones(3), data, False, None)
     assert np.array_equal(data, dense[indices, np.repeat(np.arange(3), np.diff(indptr))])
 
 

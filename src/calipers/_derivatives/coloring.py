@@ -1,6 +1,5 @@
 """Coloring of sparse Jacobians and Hessians, and recovery of their entries."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,7 +19,6 @@ from .._kernels.coloring import (
     NARROW,
     NEIGHBORS,
     PAIR_EDGES,
-    RECOVER,
     SEPARATES,
     STAR_FIT,
     TRANSPOSE,
@@ -371,31 +369,6 @@ def decompress(
     def fill(start: int, stop: int) -> None:
         kernel(*arguments, start, stop, accumulate, below)
 
-    _by_columns(fill, indptr)
-
-
-def recover(
-    indptr: NDArray,
-    indices: NDArray,
-    star: StarColoring,
-    differences: NDArray,
-    weight: NDArray,
-    data: NDArray,
-    accumulate: bool = False,
-) -> None:
-    """Recover the entries of a symmetric matrix; as `decompress`, with mirrored entries."""
-    indptr, indices = _in_one_dtype(indptr, indices)
-    kernel = RECOVER[indptr.dtype, star.colors.dtype, differences.dtype]
-    arguments = indptr, indices, star.colors, star.mirrored, differences, weight, data
-
-    def fill(start: int, stop: int) -> None:
-        kernel(*arguments, start, stop, accumulate)
-
-    _by_columns(fill, indptr)
-
-
-def _by_columns(fill: Callable[[int, int], None], indptr: NDArray) -> None:
-    """Call ``fill(start, stop)`` for ranges of columns, on all threads if that pays."""
     n, entries = indptr.size - 1, int(indptr[-1])
     if entries <= _SERIAL_ENTRIES:
         fill(0, n)

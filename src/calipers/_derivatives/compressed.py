@@ -23,7 +23,7 @@ class SharedScratch:
 
     table: NDArray
     status: NDArray
-    rows: NDArray
+    rows: NDArray | None  # differences of all colors
     points: list[tuple[NDArray, NDArray]]  # an argument and a value of f, for each thread
 
 
@@ -46,9 +46,15 @@ class ColorDifferences:
     def calls(self) -> float:
         return 2 if self.bottoms.size else 1
 
+    @property
+    def below(self) -> NDArray | None:
+        """What is yet to be subtracted from a row, if anything."""
+        return None if self.bottoms.size or self.problem.imaginary else self.problem.base
+
     def results(self, count: int) -> Buffers:
-        if self.scratch is not None and count == len(self.scratch.rows):
-            return (self.scratch.rows,)
+        shared = None if self.scratch is None else self.scratch.rows
+        if shared is not None and count == len(shared):
+            return (shared,)
         size = self.problem.base.size // (2 if self.problem.imaginary else 1)
         return (np.empty((count, size), self.problem.base.dtype),)
 

@@ -1,6 +1,5 @@
 """Sparse Jacobians: columns that share no row are evaluated together."""
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from .function import REAL, Problem
 from .options import Options
 from .solve import steps_of
 from .sparsity import EntriesByColor, Pattern, UnexpectedRows, detect, verify
-from .steps import METHODS, Steps
+from .steps import COMPLEX_STEP, METHODS, Steps
 
 _SIGNIFICANT_ERRORS = 16.0  # estimated errors above which a change is significant
 # Share of the first step below which a bound is tight, and octaves of such limits in one color.
@@ -158,14 +157,6 @@ class PreparedSparse:
                 data, errors, points, status, calls = self._adaptive(
                     problem, pattern, report, unexpected
                 )
-            elif problem.imaginary:
-                data, errors, points, status, calls = self._complex_steps(
-                    problem, report, unexpected
-                )
-            elif self._needs_blocks(problem):
-                data, errors, points, status, calls = self._fixed_in_blocks(
-                    problem, report, unexpected
-                )
             else:
                 data, errors, points, status, calls = self._fixed(
                     problem, detail, report, unexpected
@@ -216,119 +207,111 @@ class PreparedSparse:
         return scipy_sparse.by_columns(data, p.indices, p.indptr, p.shape)
 
     def _scratch(self, problem: Problem) -> SharedScratch:
-        with suppress(IndexError):  # another thread may have taken the last one
-            return self._spare.pop()
-        table, status = self.steps.allocate(problem.x, problem.coordinates)
-        shape = (self._rows(problem), problem.base.size)
-        return SharedScratch(table, status, np.empty(shape, problem.base.dtype), [])
+        """Return the table of steps at the problem's point, and scratch for differences."""
+        steps = self.steps
+        if problem.imaginary:
+            # Step lengths depend on x, which may differ from the point of preparation.
+            lengths = np.broadcast_to(steps_of(problem, self.options).lengths, problem.coordinates)
+            with np.errstate(divide="ignore"):
+                weights = 1 / lengths.astype(np.promote_types(problem.base.dtype, np.float64))
+            status = np.where(lengths != 0, FIXED, EXCLUDED).astype(np.int8)
+            return SharedScratch(np.array([[lengths], [lengths], [weights]]), status, None, [])
+        if self._needs_blocks(problem):
+            scratch = SharedScratch(*steps.allocate(problem.x, problem.coordinates), None, [])
+        else:
+            try:  # another thread may have taken the last one
+                scratch = self._spare.pop()
+            except IndexError:
+                rows = np.empty((self._rows(problem), problem.base.size), problem.base.dtype)
+                table = steps.allocate(problem.x, problem.coordinates)
+                scratch = SharedScratch(*table, rows, [])
+        steps.tabulate(problem.x, problem.stride, 0, scratch.table, scratch.status)
+        require_steps(problem, 0, scratch.status)
+        return scratch
 
     def _fixed(
         self, problem: Problem, detail: bool, report: Progress, unexpected: UnexpectedRows | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        pattern, coloring, workers = self.pattern, self.pattern.coloring, self.options.workers
+        """Differentiate by steps of fixed size, real or imaginary."""
+        coloring, in_blocks = self.pattern.coloring, self._needs_blocks(problem)
         scratch = self._scratch(problem)
         table, status = scratch.table, scratch.status
-        self.steps.tabulate(problem.x, problem.stride, 0, table, status)
-        require_steps(problem, 0, status)
-        data = np.empty(pattern.indices.size, problem.base.dtype)
-        calls = 0
-        shared = scratch if workers is None else None
-        for p in range(table.shape[1]):
-            bottoms = table[1, p, :0] if self.steps.one_sided else table[1, p]
-            work = ColorDifferences(problem, coloring.colors, table[0, p], bottoms, shared)
-            checkpoint = Checkpoint.of(self.options.checkpoint, f"pair-{p}")
-            (rows,) = run(work, self._rows(problem), workers, report, checkpoint=checkpoint)
-            differences, base = rows[: coloring.count], rows[coloring.count :]
-            below = None if bottoms.size else problem.base
-            if len(base):
-                below = base[0]
-            if unexpected is not None and p == 0:
-                with np.errstate(all="ignore"):
-                    unexpected.observe(0, differences if below is None else differences - below)
-            pattern.recover(differences, table[2, p], data, p > 0, below)
-            calls += coloring.count * (2 if bottoms.size else 1)
-        unknown = np.broadcast_to(np.inf, data.shape)
-        points = table[0, 0].copy() if detail else table[0, 0, :0]
-        status = status.copy() if detail or self._check else status
-        if not detail:
-            self._spare.append(scratch)
-        return data, unknown, points, status, calls
-
-    def _fixed_in_blocks(
-        self, problem: Problem, report: Progress, unexpected: UnexpectedRows | None
-    ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        """Differentiate by fixed steps, with the differences of some colors at a time."""
-        coloring, one_sided = self.pattern.coloring, self.steps.one_sided
-        table, status = self.steps.tables(problem.x, problem.stride, 0, problem.coordinates)
-        require_steps(problem, 0, status)
         data = np.zeros(self.pattern.indices.size, problem.base.dtype)
-        calls = 0
+        one_sided = problem.imaginary or self.steps.one_sided
+        shared = scratch if scratch.rows is not None and self.options.workers is None else None
         for p in range(table.shape[1]):
             tops, bottoms, weights = table[:, p]
-            work = ColorDifferences(
-                problem, coloring.colors, tops, bottoms[:0] if one_sided else bottoms
-            )
-            below = problem.base if one_sided else None
+            bottoms = bottoms[:0] if one_sided else bottoms
+            work = ColorDifferences(problem, coloring.colors, tops, bottoms, shared)
             observer = unexpected if p == 0 else None
-            self._add_in_blocks(work, weights, below, data, f"pair-{p}", report, observer)
-            calls += coloring.count * (1 if one_sided else 2)
-        return data, np.broadcast_to(np.inf, data.shape), table[0, 0], status, calls
+            checkpoint = Checkpoint.of(self.options.checkpoint, f"pair-{p}")
+            about = work, weights, p > 0, data, checkpoint, report, observer
+            (self._add_in_blocks if in_blocks else self._add_at_once)(*about)
+        points = table[0, 0].copy() if detail else table[0, 0, :0]
+        if problem.imaginary:
+            points = problem.x.reshape(-1) + 1j * table[0, 0]
+        elif shared is not None and not detail:
+            status = status.copy() if self._check else status
+            self._spare.append(scratch)
+        calls = table.shape[1] * coloring.count * (1 if one_sided else 2)
+        return data, np.broadcast_to(np.inf, data.shape), points, status, calls
+
+    def _add_at_once(
+        self,
+        work: ColorDifferences,
+        weights: NDArray,
+        accumulate: bool,
+        data: NDArray,
+        checkpoint: Checkpoint | None,
+        report: Progress,
+        unexpected: UnexpectedRows | None,
+    ) -> None:
+        """Store or add the differences of all colors to the entries."""
+        problem, count = work.problem, self.pattern.coloring.count
+        total = count if problem.imaginary else self._rows(problem)
+        (rows,) = run(work, total, self.options.workers, report, checkpoint=checkpoint)
+        below = work.below if total == count else rows[count]
+        if unexpected is not None:
+            self._observe(unexpected, 0, rows[:count], below)
+        self.pattern.recover(rows[:count], weights, data, accumulate, below)
+
+    def _observe(
+        self, unexpected: UnexpectedRows, first: int, rows: NDArray, below: NDArray | None
+    ) -> None:
+        with np.errstate(all="ignore"):
+            if self.options.method == COMPLEX_STEP:
+                unexpected.observe(first, rows, self._least_imaginary(rows))
+            else:
+                unexpected.observe(first, rows if below is None else rows - below)
 
     def _add_in_blocks(
         self,
         work: ColorDifferences,
         weights: NDArray,
-        below: NDArray | None,
+        accumulate: bool,
         data: NDArray,
-        name: str,
+        checkpoint: Checkpoint | None,
         report: Progress,
         unexpected: UnexpectedRows | None,
     ) -> None:
-        """Add the differences of blocks of colors to the entries."""
+        """Do as `_add_at_once` with the differences of some colors at a time."""
         row, color, column = self.pattern.sources()
-        entries = EntriesByColor(color, self.pattern.coloring.count)
+        entries, below = EntriesByColor(color, self.pattern.coloring.count), work.below
 
         def store(first: int, outs: Buffers) -> None:
-            if unexpected is not None and work.problem.imaginary:
-                unexpected.observe(first, outs[0], self._least_imaginary(outs[0]))
-            elif unexpected is not None:
-                with np.errstate(all="ignore"):
-                    unexpected.observe(first, outs[0] if below is None else outs[0] - below)
+            if unexpected is not None:
+                self._observe(unexpected, first, outs[0], below)
             chosen = entries.indices(first, len(outs[0]))
             i, j = row[chosen], column[chosen]
             with np.errstate(all="ignore"):
                 change = outs[0][color[chosen] - first, i]
                 if below is not None:
                     change = change - below[i]
-                data[chosen] = data[chosen] + change * weights[j]
+                change = change * weights[j]
+                data[chosen] = data[chosen] + change if accumulate else change
 
-        checkpoint = Checkpoint.of(self.options.checkpoint, name)
         workers, count = self.options.workers, self.pattern.coloring.count
         run_parts(work, count, store, workers, report, checkpoint)
-
-    def _complex_steps(
-        self, problem: Problem, report: Progress, unexpected: UnexpectedRows | None
-    ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        """Differentiate by complex steps."""
-        # Step lengths depend on x, which may differ from the point of preparation.
-        coloring, lengths = self.pattern.coloring, steps_of(problem, self.options).lengths
-        if lengths.size == 1:
-            lengths = lengths.repeat(problem.coordinates)
-        with np.errstate(divide="ignore"):
-            weights = 1 / lengths.astype(np.promote_types(problem.base.dtype, np.float64))
-        status = np.where(lengths != 0, FIXED, EXCLUDED).astype(np.int8)
-        work = ColorDifferences(problem, coloring.colors, lengths, lengths[:0])
-        data = np.zeros(self.pattern.indices.size, problem.base.dtype)
-        if self._needs_blocks(problem):
-            self._add_in_blocks(work, weights, None, data, "imaginary", report, unexpected)
-        else:
-            checkpoint = Checkpoint.of(self.options.checkpoint, "imaginary")
-            (rows,) = run(work, coloring.count, self.options.workers, report, checkpoint=checkpoint)
-            if unexpected is not None:
-                unexpected.observe(0, rows, self._least_imaginary(rows))
-            self.pattern.recover(rows, weights, data, False, None)
-        points = problem.x.reshape(-1) + 1j * lengths
-        return data, np.broadcast_to(np.inf, data.shape), points, status, coloring.count
 
     def _adaptive(
         self,

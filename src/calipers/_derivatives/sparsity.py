@@ -9,7 +9,7 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._kernels.differences import NONFINITE
 from .adaptive import lengths_of
-from .coloring import Coloring, StarColoring, decompress, product, recover, small
+from .coloring import Coloring, StarColoring, decompress, product, small
 from .fixed_step import Columns
 from .function import Problem
 from .options import Options
@@ -61,14 +61,15 @@ class Pattern:
         below: NDArray | None,
     ) -> None:
         """Compute the entries, or add to them, from differences by color; see `decompress`."""
-        entries, outs = (self.indptr, self.indices), (differences, weight, data)
         if isinstance(self.coloring, StarColoring):
-            if below is not None:
-                with np.errstate(all="ignore"):
-                    differences -= below
-            recover(*entries, self.coloring, *outs, accumulate)
-        else:
-            decompress(*entries, self.coloring.colors, *outs, accumulate, below)
+            row, color, column = self.sources()
+            with np.errstate(all="ignore"):
+                change = differences[color, row]
+                change = (change if below is None else change - below[row]) * weight[column]
+                data[:] = data + change if accumulate else change
+            return
+        pattern = self.indptr, self.indices, self.coloring.colors
+        decompress(*pattern, differences, weight, data, accumulate, below)
 
 
 class EntriesByColor:

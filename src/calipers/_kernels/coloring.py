@@ -329,20 +329,6 @@ def decompress(indptr, indices, colors, differences, weight, data, start, stop, 
                 data[p] = flat[base + np.uint64(indices[p])] * factor
 
 
-def recover(indptr, indices, colors, mirrored, differences, weight, data, start, stop, accumulate):
-    """Do as `decompress`, and take (j, i) for an entry (i, j) that is mirrored."""
-    flat = differences.reshape(-1)
-    rows = np.uint64(differences.shape[1])
-    for j in range(np.uint64(start), np.uint64(stop)):
-        begin, end = span(indptr, j)
-        for p in range(begin, end):
-            row = np.uint64(indices[p])
-            i = j if mirrored[p] else row
-            column = row if mirrored[p] else j
-            value = flat[np.uint64(colors[column]) * rows + i] * weight[column]
-            data[p] = data[p] + value if accumulate else value
-
-
 def multiply(indptr, indices, data, u, product, magnitude):
     """Add the product of a matrix and u to a vector, and its terms' magnitudes to another."""
     for j in range(np.uint64(u.size)):
@@ -360,7 +346,6 @@ _BYTES = vector(types.int8, readonly=False)
 _WORDS = vector(types.uint64, readonly=False)
 _DOUBLES = vector(types.float64)
 _SUMS = vector(types.float64, readonly=False)
-_FLAGS = vector(types.boolean)
 
 
 def _pattern(dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -368,11 +353,11 @@ def _pattern(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return (vector(numba.from_dtype(dtype)),) * 2
 
 
-def _recovery_signature(key: Any, *mirrored: Any) -> tuple[Any, ...]:
+def _recovery_signature(key: Any) -> tuple[Any, ...]:
     index, color, real = key
     real = numba.from_dtype(real)
     differences = types.Array(real, 2, "C", readonly=True)
-    inputs = (*_pattern(index), vector(numba.from_dtype(color)), *mirrored, differences, _DOUBLES)
+    inputs = (*_pattern(index), vector(numba.from_dtype(color)), differences, _DOUBLES)
     return (*inputs, vector(real, readonly=False), types.int64, types.int64, types.boolean)
 
 
@@ -408,7 +393,6 @@ CHOOSE_SOURCES = Kernels(
 DECOMPRESS = Kernels(
     decompress, lambda key: (*_recovery_signature(key), vector(numba.from_dtype(key[2])))
 )
-RECOVER = Kernels(recover, lambda key: _recovery_signature(key, _FLAGS))
 MULTIPLY = Kernels(
     multiply,
     lambda key: (*_pattern(key[0]), vector(numba.from_dtype(key[1])), _DOUBLES, _SUMS, _SUMS),
