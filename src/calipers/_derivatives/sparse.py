@@ -236,7 +236,7 @@ class PreparedSparse:
         coloring, in_blocks = self.pattern.coloring, self._needs_blocks(problem)
         scratch = self._scratch(problem)
         table, status = scratch.table, scratch.status
-        data = np.zeros(self.pattern.indices.size, problem.base.dtype)
+        data = np.empty(self.pattern.indices.size, problem.base.dtype)
         one_sided = problem.imaginary or self.steps.one_sided
         shared = scratch if scratch.rows is not None and self.options.workers is None else None
         for p in range(table.shape[1]):
