@@ -28,11 +28,11 @@ def steps_around(threshold, n, random):
         (7e-41, 4e-39),
     ]
     + [(1.0, 1e30), (1e-31, 1e-31), (2.0, 0.0), (0.3, 3e-40), (0.3, 1e-44)]
-    # binary32 rounds the first term up here, then the second
-    + [(0.3, 0.003), (0.003, 0.3), (0.3, -0.2), (-0.2, 0.3)],
+    # binary32 rounds the first term up here, then the second, and then the first down
+    + [(0.3, 0.003), (0.003, 0.3), (0.3, -0.2), (-0.2, 0.3), (0.7, 0.0)],
 )
 def test_pairs_at_the_threshold(dtype, rtol, atol):
-    """The binary32 test of allclose may doubt; it may not accept what the rule refuses."""
+    """Tests in binary32 may doubt; they may not accept what the rule refuses, nor refuse others."""
     random = np.random.default_rng(0)
     n = 30_000
     large = rtol < 1e-30 < max(rtol, 1.0)
@@ -50,7 +50,9 @@ def test_pairs_at_the_threshold(dtype, rtol, atol):
     some = slice(0, n, 70)
     assert verdicts[some].tolist() == oracles.isclose(a[some], b[some], rtol, atol).tolist()
     for i in range(n):
+        # A block of one pair: another may leave a block in doubt.
         assert calipers.allclose(a[i : i + 1], b[i : i + 1], rtol, atol) == verdicts[i]
+        assert calipers.isclose(a[i : i + 1], b[i : i + 1], rtol, atol) == verdicts[i : i + 1]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f2", "i1", "c8", "f8", "c16"])

@@ -12,7 +12,17 @@ from numba.core import types
 from .._core.jit import Kernels
 from . import jitable, jitable_as
 from .function_calls import borrowed
-from .scalar.closeness import HUGE, LOW, TINY, close, gap, reduced, sure_narrow, sure_wide
+from .scalar.closeness import (
+    HUGE,
+    LOW,
+    TINY,
+    close,
+    gap,
+    increased,
+    reduced,
+    sure_narrow,
+    sure_wide,
+)
 from .scalar.formats import Truth, double, pair_of_vectors, prefetch, single, stored, vector
 
 # Bytes of a block: one of each array fits the nearest cache together with the lines being fetched
@@ -121,10 +131,28 @@ def surely_decided(x, y, rtol, atol, equal_nan, out):
 def _(x, y, rtol, atol, equal_nan, out):
     if x.dtype in (types.int64, types.uint64):
         return lambda x, y, rtol, atol, equal_nan, out: False
-    return _decide_complex if isinstance(x.dtype, types.Complex) else _decide_real
+    if isinstance(x.dtype, types.Complex):
+        return _decide_complex
+    wide = x.dtype in (types.float64, types.int32, types.uint32) or x.dtype != y.dtype
+    return _decide_wide if wide else _decide_narrow
 
 
-def _decide_real(x, y, rtol, atol, equal_nan, out):
+def _decide_narrow(x, y, rtol, atol, equal_nan, out):
+    """Decide in binary32 arithmetic; pairs about as far apart as the bound are in doubt."""
+    reduced_rtol, reduced_atol = reduced(rtol, atol)
+    raised_rtol, raised_atol = increased(rtol, atol)
+    doubt = False
+    for i in range(x.size):
+        a = single(x[i])
+        b = single(y[i])
+        near = sure_narrow(a, b, reduced_rtol, reduced_atol)
+        far = abs(a - b) > raised_atol + raised_rtol * abs(b)
+        out[i] = near | (equal_nan & (a != a) & (b != b))
+        doubt |= not (near | far | (a != a) | (b != b))
+    return not doubt
+
+
+def _decide_wide(x, y, rtol, atol, equal_nan, out):
     doubt = False
     for i in range(x.size):
         a = double(x[i])
@@ -216,15 +244,22 @@ def mask(a, b, rtol, atol, equal_nan, out):
     """Write each pair's verdict."""
     a, b, out = borrowed((a, b, out))
     block = _BLOCK_BYTES // a.itemsize
+    # The test that has no verdicts to write is worth its time where pairs are close, as those
+    # before.
+    all_close = True
     for start in range(0, a.size, block):
         prefetch(a, start + _BLOCKS_AHEAD * block, block)
         prefetch(b, start + _BLOCKS_AHEAD * block, block)
         x = a[start : start + block]
         y = b[start : start + block]
         verdicts = out[start : start + block]
+        if all_close and surely_close(x, y, rtol, atol):
+            verdicts[:] = True
+            continue
         if not surely_decided(x, y, rtol, atol, equal_nan, verdicts):
             for i in range(x.size):
                 verdicts[i] = close(x[i], y[i], rtol, atol, equal_nan)
+        all_close = verdicts.all()
     return -1
 
 

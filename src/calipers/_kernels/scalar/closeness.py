@@ -234,6 +234,24 @@ def sure_wide(a, b, rtol, atol):
     return (a == b) | ((abs(a - b) <= bound) & (bound < np.inf) & (bound > LOW))
 
 
+# Bounds the relative rounding error of a distance, a bound and its tolerances in binary32.
+_NARROW_ROUNDING = 1e-6
+
+
+@jitable
+def increased(rtol, atol):
+    """
+    Return tolerances in binary32, raised by more than the arithmetic of a comparison rounds.
+
+    A pair of binary32 whose distance exceeds the bound of these is not close: terms that underflow
+    lose less than the smallest number together. If a tolerance is negative or NaN, none exceeds it.
+    """
+    if not (rtol >= 0.0 and atol >= 0.0):
+        return np.float32(np.inf), np.float32(np.inf)
+    higher = 1.0 + _NARROW_ROUNDING
+    return np.float32(rtol * higher), np.float32(atol * higher)
+
+
 @jitable
 def reduced(rtol, atol):
     """
@@ -243,7 +261,7 @@ def reduced(rtol, atol):
     """
     if not (0.0 <= rtol < np.inf and atol >= 0.0):
         return np.float32(0.0), np.float32(-1.0)
-    lower = 1.0 - 1e-6
+    lower = 1.0 - _NARROW_ROUNDING
     rtol = rtol if rtol < 1e30 else 1e30
     atol = atol if atol < 1e30 else 1e30
     return np.float32(rtol * lower), np.float32(atol * lower)
