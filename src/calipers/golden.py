@@ -25,9 +25,8 @@ from ._core.libraries import library_of
 from ._core.protocols import NDArray
 from ._core.report import Report, index_text, labelled
 from ._core.types import PyTree
-from ._diagnose.inputs import as_inputs
+from ._diagnose.arrays import Result, as_inputs
 from ._diagnose.noise_level import difference, finite_rms
-from ._diagnose.results import Result
 from ._gradcheck.report import CalipersWarning
 from ._probes.trials import (
     ProbedFunction,

@@ -18,7 +18,7 @@ from ._compare.tolerances import name_of
 from ._core.arguments import as_integer, brief, is_integer
 from ._core.containers import as_tuple
 from ._core.types import ArrayLike, DTypeLike, PyTree
-from ._diagnose.inputs import NestedInputs, as_inputs
+from ._diagnose.arrays import NestedInputs, as_inputs
 from ._probes.conditioning import Condition, function_condition, matrix_condition
 from ._probes.exactness import Exact, compare_exact
 from ._probes.layers import Layer, Layers, compare_layers

@@ -67,14 +67,6 @@ def test_state_in_a_closure_is_shared_with_the_copies():
     assert calls == [1]
 
 
-def test_functions_of_other_languages_are_not_reached():
-    import numba
-
-    compiled = numba.njit(lambda x: x * 2)
-    assert not Parameters(compiled).reached
-    assert Parameters(product).reached
-
-
 def test_the_noise_level_has_the_rounding_of_parameters():
     """Without it, a product of few numbers looks better conditioned than it is."""
     without = calipers.diagnose(lambda x: x * 1, lambda x: x * 1.0, X[:1], batch=()).evidence

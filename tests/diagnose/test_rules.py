@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from calipers._diagnose import rules
-from calipers._diagnose.elsewhere import Elsewhere
+from calipers._diagnose.arrays import Result
+from calipers._diagnose.elsewhere import Arrangements, Elsewhere
 from calipers._diagnose.inferred_formats import InferredFormat
 from calipers._diagnose.noise_level import ErrorNorms
 from calipers._diagnose.range_loss import RangeLoss
 from calipers._diagnose.repeats import Repeats
-from calipers._diagnose.results import Result
 from calipers._diagnose.thresholds import THRESHOLDS
 from calipers._diagnose.verdict import KINDS
 
@@ -20,11 +20,6 @@ Y = np.linspace(1, 2, 40, dtype=np.float32)
 
 def norms(size, broken=0):
     return ErrorNorms(size, size, size, size, broken, size * 1e-7)
-
-
-def arrangements(dependent=None, for_this_length=None, equal=None):
-    found = {"dependent": dependent, "for_this_length": for_this_length, "equal": equal}
-    return SimpleNamespace(**found)
 
 
 class MadeUp(SimpleNamespace):
@@ -39,7 +34,7 @@ class MadeUp(SimpleNamespace):
             allowed=10.0,
             inputs=(Y,),
             evidence={},
-            implementations={name: SimpleNamespace(is_nondeterministic=False) for name in "fg"},
+            implementations={},
             results={"f": Result((Y,)), "g": Result((Y + d.astype(np.float32),))},
             result_f=Result((Y,)),
             result_g=Result((Y + d.astype(np.float32),)),
@@ -71,12 +66,12 @@ class MadeUp(SimpleNamespace):
             fused=None,
             near_similarity=None,
             far_similarity=0.0,
-            zeros_by_constants=np.zeros(Y.size, bool),
-            flushed_by={name: np.zeros(Y.size, bool) for name in "fg"},
+            steady_error=norms(apart),
+            flushed=np.zeros(Y.size, bool),
             range_loss=None,
-            arrangements=arrangements(),
+            arrangements=Arrangements(),
             agrees_elsewhere=None,
-            jumps=SimpleNamespace(explained=False, count="3 of 40 results differ"),
+            jumps=None,
             observed_reduction=None,
             difference_without_formats=None,
             stored_format=None,
@@ -143,10 +138,6 @@ CASES = {
             MadeUp(1e4, **wide(hidden=FEW, differ=True), difference=np.where(FEW, 0.1, 0.0)),
         ),
         (
-            MadeUp(arrangements=arrangements(dependent="g mixes rows")),
-            MadeUp(),
-        ),
-        (
             MadeUp(
                 1e4,
                 observed_reduction=("g", "bfloat16"),
@@ -166,19 +157,20 @@ CASES = {
         (MadeUp(5.0, near_similarity=0.9), MadeUp(5.0, near_similarity=0.9, digits_redrawn=True)),
         (MadeUp(0, same_bits=True, equal_only_here="equal here"), MadeUp(0, same_bits=True)),
         (MadeUp(condition=1e4, other_is_insensitive=True), MadeUp(condition=1e4)),
+        (MadeUp(arrangements=Arrangements(mixed="g mixes rows")), MadeUp()),
     ],
     "amplified": [
         (MadeUp(condition=1e4), MadeUp(condition=99.0)),
         (MadeUp(condition=1e4), MadeUp(condition=1e4, agrees_elsewhere=TIES)),
         (
-            MadeUp(1e4, jumps=SimpleNamespace(explained=True, count="3 of 40 results differ")),
+            MadeUp(1e4, jumps="3 of 40 results differ"),
             MadeUp(1e4),
         ),
     ],
     "layout": [
         (
-            MadeUp(arrangements=arrangements(equal="in a batch of 1")),
-            MadeUp(1e4, arrangements=arrangements(equal="in a batch of 1")),
+            MadeUp(arrangements=Arrangements(equal="in a batch of 1")),
+            MadeUp(1e4, arrangements=Arrangements(equal="in a batch of 1")),
         ),
     ],
     "rounding": [

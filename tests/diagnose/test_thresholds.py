@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from calipers._diagnose import inferred_formats, reasons, round_to_format, rules
+from calipers._diagnose.arrays import Result
 from calipers._diagnose.callables import Budget, Implementation
+from calipers._diagnose.comparison import _roughness
 from calipers._diagnose.evidence import Evidence
-from calipers._diagnose.higher_precision import HigherPrecision, _roughness
+from calipers._diagnose.higher_precision import HigherPrecision
 from calipers._diagnose.noise_level import ErrorNorms
-from calipers._diagnose.results import Result
 from calipers._diagnose.thresholds import THRESHOLDS
 
 from .test_rules import MadeUp, Y, wide
@@ -216,7 +217,7 @@ def unseen(t):
 ANSWERS = {
     "base": (lambda t: evidence(t, same, same).allowed, 2),
     "single": (single, 0.5),
-    "perturbations": (lambda t: cost("reference_source", t), 2),
+    "perturbations": (lambda t: cost("references", t), 2),
     "above": (lambda t: evidence(t, np.sin, np.sin, source=None).scale.tobytes(), 2),
     "ill_conditioned": (lambda t: decides("amplified", MadeUp(condition=150.0), t), 2),
     "insensitive": (reference_of_flat_functions, 0.5),

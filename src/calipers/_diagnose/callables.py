@@ -4,7 +4,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
@@ -15,15 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core.errors import NumbaError
 
-from .._compare.elementwise import equal_arrays
 from .._core.containers import flatten
 from .._core.dtypes import ROUNDOFF
 from .._core.libraries import library_of, loaded_libraries
 from .._core.protocols import ArrayLibrary, NDArray
-from .inputs import HIGHER_PRECISION, REAL_FORMATS, perturb
+from .arrays import HIGHER_PRECISION, REAL_FORMATS, Result, perturb, raw_bytes
 from .observed_formats import call_in_float64, observe_jax, observe_torch
 from .parameters import Parameters, match
-from .results import Result, one_line_error
 
 
 class BudgetError(Exception):
@@ -83,7 +81,6 @@ class Implementation:
         default_factory=dict
     )  # whether they do, by dtypes of arguments
     convert: Callable[[Any, Any], Any] | None = None  # to an argument; set by the first call
-    is_nondeterministic: bool = False  # repeated calls at perturbed inputs differed
     merges_numbers: bool = False  # join scalars, since the other function returns an array
     adapt: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None  # to nested inputs
     announce: Callable[[], None] | None = None  # called before each call
@@ -364,8 +361,9 @@ def _copy_mutable(x: Any) -> Any:
 def _differ(x: Any, then: Any) -> bool:
     if not isinstance(x, np.ndarray):
         return False
-    numbers = x.dtype.kind in "biufc" or x.dtype.isbuiltin == 2
-    return not (equal_arrays(x, then, equal_nan=True) if numbers else np.array_equal(x, then))
+    if x.dtype.kind in "biufc" or x.dtype.isbuiltin == 2:
+        x, then = raw_bytes(x), raw_bytes(then)
+    return not np.array_equal(x, then)
 
 
 class _Leaf(NamedTuple):
@@ -417,44 +415,3 @@ def _are_numbers(y: Any) -> bool:
     """Return True if y is a list of Python scalars of one type: one array of results."""
     kinds = {type(item) for item in y} if isinstance(y, list) else set()
     return len(kinds) == 1 and kinds <= {bool, int, float, complex}
-
-
-def describe_exceptions(
-    implementations: Mapping[str, Implementation],
-    results: Mapping[str, Result],
-    inputs: Sequence[Any],
-) -> str | None:
-    """Describe the exceptions that f and g raise, and how they were called if that may be why."""
-    raised = {name: x.error for name, x in results.items() if x.error is not None}
-    if not raised:
-        return None
-    text = " and ".join(f"{name} raises {one_line_error(x)}" for name, x in raised.items())
-    alone = "" if len(raised) == 2 else f"; {'g' if 'f' in raised else 'f'} does not"
-    return text + alone + _how_called(implementations, results, inputs)
-
-
-def _how_called(
-    implementations: Mapping[str, Implementation],
-    results: Mapping[str, Result],
-    inputs: Sequence[Any],
-) -> str:
-    """Say how f and g were called, where that may be why they raise."""
-    errors, count = [x.error for x in results.values()], len(inputs)
-    alone = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iufc" for x in inputs)
-    if count > 1 and alone and all(isinstance(error, TypeError) for error in errors):
-        return (
-            f"; they are called with {count} arguments, one for each number in inputs: pass a "
-            f"NumPy array if the numbers are one argument"
-        )
-    if count == 1 and all("positional argument" in str(error) for error in errors):
-        return "; they are called with 1 argument: pass several as a tuple, inputs=(a, b)"
-    if loaded_libraries() and any("ndarray" in str(error) for error in errors):
-        return "; it is called with NumPy arrays: pass tensors if it needs tensors"
-    for name, result in results.items():
-        library = implementations[name].array_library
-        if isinstance(result.error, TypeError) and library != "NumPy":
-            return (
-                f"; {name} is called with arrays of {library}: convert them with np.asarray in "
-                f"{name} if it needs NumPy arrays"
-            )
-    return ""

@@ -1,35 +1,32 @@
 """Call two implementations, and measure their errors relative to a reference."""
 
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from .._compare.text import differing
-from .._core.dtypes import FORMATS, ROUNDOFF
+from .._core.dtypes import FORMATS, ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
+from .arrays import Result, comparable, is_integer, is_wide, perturbable, to_higher_precision
 from .callables import Implementation
-from .elsewhere import (
-    Integers,
-)
-from .higher_precision import Source, choose_source
-from .inputs import perturbable
 from .noise_level import (
     ErrorNorms,
     Perturbations,
     condition_number,
     difference,
+    error_norms,
     finite_rms,
     largest_finite,
     perturbation_rms,
+    require_comparable,
     result_roundoffs,
     worst_error_norms,
 )
-from .repeats import Repeats, repeat
-from .results import Result, comparable
 from .thresholds import THRESHOLDS, Thresholds
 
 if TYPE_CHECKING:
@@ -47,6 +44,32 @@ else:
             if e.f.budget.spent > before:
                 e.costs[self.attrname] = e.f.budget.spent - before
             return value
+
+
+@dataclass(frozen=True)
+class Source:
+    """An implementation from whose result errors are measured."""
+
+    name: str
+    implementation: Implementation
+    result: Result
+    noise: NDArray  # expected rounding error of each result in the working precision
+    condition: float  # the condition number of the function
+    is_wide: bool = True  # in higher precision
+
+
+class References(NamedTuple):
+    """The reference, and the results in higher precision that it is chosen from."""
+
+    source: Source | None
+    results: dict[str, Result]
+    rounds_inside: str | None = None  # which one rounds to a lower precision there
+
+
+# Calls of each implementation that are made however long they take.
+_LEAST_CALLS = 3
+# A perturbation in ulps of the working precision: inputs then use all bits of the higher one.
+_PERTURBATION = 0.731
 
 
 @dataclass
@@ -69,7 +92,6 @@ class Comparison:
     options: dict[str, str] = field(default_factory=dict)  # of the call, as code
     unpacked: bool = True  # the inputs are a tuple or list of arguments
     costs: dict[str, int] = field(default_factory=dict)  # calls of each measurement
-    rounds_inside: str | None = None  # to a lower precision, also if called in a higher one
 
     def __post_init__(self) -> None:
         self.g.share_parameters(self.f)
@@ -113,6 +135,13 @@ class Comparison:
         elif g.shapes == self.result_f.shapes:
             self.g.merges_numbers, self.result_g = True, g
 
+    def with_integers_as(self, dtype: str) -> Self | None:
+        """Return the comparison with integer inputs as numbers; None if results are different."""
+        inputs = tuple(x.astype(dtype) if is_integer(x) else x for x in self.inputs)
+        numbers = replace(self, inputs=inputs, evidence={}, costs={})
+        same = (numbers.results[name].bits() == y.bits() for name, y in self.results.items())
+        return numbers if all(same) else None
+
     @property
     def difference_is_defined(self) -> bool:
         """Whether results can be compared entry by entry."""
@@ -123,9 +152,18 @@ class Comparison:
         return self.result_f.bits() == self.result_g.bits()
 
     @measured
-    def repeats(self) -> Repeats:
-        """Call f and g again with the same inputs."""
-        return repeat(self)
+    def repeated_results(self) -> dict[str, list[Result]]:
+        """Call f and g again, to see a change in one call of four with 99 %, if that is cheap."""
+        t, again = self.thresholds, {name: [y] for name, y in self.results.items()}
+        most = min(t.repeats, max(2, self.f.budget.limit // t.repeats))
+        if self.same_bits:  # a result that is cached or kept shows in the calls that follow
+            self.equal_only_here  # noqa: B018
+        end, count = time.perf_counter() + t.seconds, 1
+        while count < most and (count < _LEAST_CALLS or time.perf_counter() < end):
+            for name, implementation in self.implementations.items():
+                again[name].append(implementation(self.inputs))
+            count += 1
+        return again
 
     @cached_property
     def difference(self) -> NDArray:
@@ -148,11 +186,6 @@ class Comparison:
         text = f"equal to the last bit here, but {differing(n, differs.size, 'result')} much after "
         text += "large perturbations of the inputs: f or g returns a cached result, or they agree "
         return text + "for inputs like these only"
-
-    @measured
-    def integers(self) -> Integers:
-        """Differences of integers among the results."""
-        return Integers(self)
 
     # Perturbations
 
@@ -208,15 +241,39 @@ class Comparison:
 
     # The reference, and errors in units of the expected rounding error
 
-    @measured
-    def wide_results(self) -> dict[str, Result]:
-        """Results in higher precision of the implementations that can compute them."""
-        return choose_source(self)[1]
+    @property
+    def fine(self) -> float:
+        """Unit roundoff of the higher precision."""
+        return ROUNDOFF["float64"] if self.form != "float64" else 2.0**-64
+
+    def evaluate_wide(self, times: float = 1.0) -> tuple[Result, Result]:
+        """Call f and g in higher precision, at inputs that use all of its bits."""
+        delta = _PERTURBATION * times * self.roundoff
+        return self.evaluate_perturbed(delta, self.seed + 70, wide=True)
 
     @measured
+    def perturbed_in_higher_precision(self) -> tuple[Result, Result]:
+        return self.evaluate_wide()
+
+    @measured
+    def references(self) -> References:
+        """Call f and g in higher precision, and choose the one that errors are measured from."""
+        return _references(self)
+
+    @property
+    def wide_results(self) -> dict[str, Result]:
+        """Results in higher precision of the implementations that can compute them."""
+        return self.references.results
+
+    @property
     def reference_source(self) -> Source | None:
-        """Choose the implementation whose result in higher precision is the reference."""
-        return choose_source(self)[0]
+        """The implementation whose result in higher precision is the reference."""
+        return self.references.source
+
+    @property
+    def rounds_inside(self) -> str | None:
+        """The implementation that rounds to a lower precision, also if called in a higher one."""
+        return self.references.rounds_inside
 
     @property
     def has_named_reference(self) -> bool:
@@ -234,25 +291,33 @@ class Comparison:
         return None if self.reference_source is None else self.reference_source.result
 
     @measured
-    def scale(self) -> NDArray:
-        """Measure the expected rounding error of each result, the effect of 1-ulp perturbations."""
-        if self.reference_source is not None:
-            return self.reference_source.noise
-        t = self.thresholds
-        seeds = [self.seed + k for k in range(t.perturbations)]
-        spread = perturbation_rms(
-            self.f, self.result_f, self.perturb_alone, t.above * self.roundoff, seeds, wide=False
-        )
-        self._spread = spread / t.above
-        scale: NDArray = np.hypot(spread / t.above, result_roundoffs(self.result_f, self.roundoff))
-        return scale
+    def noise_source(self) -> Source:
+        """Measure the noise level of the reference, or of f if there is none."""
+        return self.reference_source or source_of(self, "f", self.f, self.result_f, wide=False)
 
-    @cached_property
+    @property
+    def scale(self) -> NDArray:
+        """The expected rounding error of each result, the effect of 1-ulp perturbations."""
+        return self.noise_source.noise
+
+    @property
     def condition(self) -> float:
         """Condition number: the change by 1-ulp perturbations relative to one rounding."""
-        if self.reference_source is not None:
-            return self.reference_source.condition
-        return condition_number(self.scale, self.result_f, self.roundoff)
+        return self.noise_source.condition
+
+    @measured
+    def steady_scale(self) -> NDArray:
+        """Measure the noise level; of arrays that repeated calls change, take one rounding."""
+        source = self.noise_source
+        x = to_higher_precision(self.inputs) if source.is_wide else self.inputs
+        share = 1.0 if source.is_wide else 1 / self.thresholds.above
+        again = [source.implementation(x) for _ in range(self.thresholds.directions)]
+        roundoffs = result_roundoffs(self.result_f, self.roundoff)
+        if not comparable(source.result, self.result_f, *again):
+            return roundoffs
+        changes = share * np.max([np.abs(difference(y, source.result)) for y in again], axis=0)
+        parts = zip(*map(self.result_f.split, (changes, self.scale, roundoffs)), strict=True)
+        return np.concatenate([level if _is_steady(d, level) else o for d, level, o in parts])
 
     def norms(self, d: NDArray, unit: NDArray | None = None) -> ErrorNorms:
         """Measure errors of the results in units of the expected rounding error."""
@@ -316,3 +381,156 @@ class Comparison:
         squares = squares[np.isfinite(squares)]
         total = float(np.sum(np.square(squares)))
         return float(np.sum(squares)) ** 2 / total if total else 0.0
+
+    @cached_property
+    def flushed_by(self) -> dict[str, NDArray]:
+        """Masks of results that are 0 in one implementation, and subnormal in the other."""
+        fraction, lowest = FORMATS[self.form][:2]
+        numbers = {name: y.numbers(np.float64) for name, y in self.results.items()}
+        masks = {}
+        for name, y in numbers.items():
+            lost = y == 0
+            if lost.any():
+                other = np.abs(numbers["f" if name == "g" else "g"])
+                lost &= other > self.allowed * np.maximum(2.0 ** (lowest - fraction), self.scale)
+                # Zeros in place of normal numbers are not due to flushing.
+                lost &= not (other[lost] >= 2.0**lowest).any()
+            masks[name] = lost
+        return masks
+
+    @property
+    def flushed(self) -> NDArray:
+        """Mask of results that are 0 in either, and subnormal in the other."""
+        either: NDArray = np.logical_or(*self.flushed_by.values())
+        return either
+
+
+def _is_steady(changes: NDArray, scale: NDArray) -> bool:
+    """Return True if changes between calls with the same inputs are below the noise level."""
+    size = error_norms(changes, scale)
+    return not size.broken and size.normwise <= 0.5
+
+
+def _references(e: Comparison) -> References:
+    results = {}
+    for name, implementation in e.implementations.items():
+        if e.source in ("auto", "both", name):
+            result = _in_higher_precision(e, name, implementation)
+            if comparable(result, e.result_f) and is_wide(result, e.form):
+                results[name] = result
+    if e.reference_function is not None:
+        function = Implementation("reference", e.reference_function, e.f.likes, e.f.budget)
+        result = function(to_higher_precision(e.inputs))
+        require_comparable(result, e.result_f, e.roundoff)
+        return References(source_of(e, "reference", function, result), results)
+    rounds_inside, is_explained = _rounds_inside(e, results)
+    if is_explained and rounds_inside is not None:
+        del results[rounds_inside]
+    return References(_choose(e, results, rounds_inside), results, rounds_inside)
+
+
+def _in_higher_precision(e: Comparison, name: str, implementation: Implementation) -> Result:
+    """
+    Call an implementation in higher precision.
+
+    A torch function runs with float64 instead of every lower format, unless that changes its
+    results by more than rounding to any format does.
+    """
+    here, x = e.results[name], to_higher_precision(e.inputs)
+    if implementation.uses_torch and e.form != "float64":
+        implementation.runs_in_float64 = True
+        result = implementation(x)
+        if comparable(result, here) and is_wide(result, e.form):
+            size = finite_rms(here.numbers(np.float64))
+            if finite_rms(difference(result, here)) <= e.thresholds.half * size:
+                return result
+        implementation.runs_in_float64 = False
+    return implementation(x)
+
+
+def _rounds_inside(e: Comparison, wide: dict[str, Result]) -> tuple[str | None, bool]:
+    """
+    Find an implementation that rounds to the working precision or less inside, unlike the other.
+
+    Its results are in higher precision, but along a line they are not locally linear: they stay
+    constant, or their rounding errors are uncorrelated. It is no reference. Return also whether
+    that noise explains how far the functions differ: they are then not compared in higher
+    precision.
+    """
+    if len(wide) < 2 or not e.can_perturb:
+        return None, False
+    pair = e.perturbed_in_higher_precision
+    if not comparable(*pair, e.result_f):
+        return None, False
+    t, far = e.thresholds, difference(*pair)
+    off = error_norms(far, result_roundoffs(wide["f"], e.roundoff))
+    # Digits that an algorithm loses in both precisions fall by the gain in precision.
+    times = t.single if e.difference.size >= t.few else t.lucky  # one may be small by chance
+    if off.absolute <= max(t.large, times * e.fine / e.roundoff) * finite_rms(e.difference):
+        return None, False
+    if off.broken or not t.rounded_inside < off.normwise < t.half / e.roundoff:
+        return None, False
+    rough = {name: _roughness(e, name, result, e.roundoff) for name, result in wide.items()}
+    least, most = sorted(rough, key=lambda name: rough[name][0])
+    if rough[most][0] >= max(t.linear, t.above * rough[least][0]):
+        return most, bool(off.absolute <= t.single * rough[most][1])
+    # Values in a lower precision jump at perturbations of a part of what that explains.
+    delta = min(2.0**-6, off.normwise * e.roundoff / t.above)
+    steps = {name: _roughness(e, name, result, delta)[0] for name, result in wide.items()}
+    least, most = sorted(steps, key=steps.__getitem__)
+    return most if steps[least] < t.half <= steps[most] else None, False
+
+
+def _roughness(e: Comparison, name: str, here: Result, delta: float) -> tuple[float, float]:
+    """Return the second difference along lines relative to the first, and itself."""
+    first = second = 0.0
+    for k in range(e.thresholds.directions):
+        near, far = (
+            e.implementations[name](e.perturb(times * delta, e.seed + 65 + k, wide=True))
+            for times in (1, 2)
+        )
+        if not comparable(near, far, here):
+            return 0.0, 0.0
+        begun, then = difference(near, here), difference(far, near)
+        first = math.hypot(first, finite_rms(begun))
+        second = math.hypot(second, finite_rms(then - begun))
+    return second / first if first else math.inf, second / math.sqrt(e.thresholds.directions)
+
+
+def source_of(
+    e: Comparison, name: str, implementation: Implementation, result: Result, wide: bool = True
+) -> Source:
+    """Estimate the noise level of a result by calls at perturbed inputs."""
+    t = e.thresholds
+    times = 1.0 if wide else t.above  # rounding of results is then small
+    seeds = [e.seed + k for k in range(t.perturbations)]
+    change = perturbation_rms(
+        implementation, result, e.perturb_alone, times * e.roundoff, seeds, wide
+    )
+    spread = change / times
+    rounding = np.hypot(spread, result_roundoffs(result, e.roundoff))
+    noise = np.hypot(rounding, SMALLEST.get(e.form, 0.0))
+    condition = condition_number(spread, result, e.roundoff)
+    return Source(name, implementation, result, noise, condition, wide)
+
+
+def _choose(e: Comparison, wide: dict[str, Result], rounds_inside: str | None) -> Source | None:
+    """Choose f or g as the reference: f, unless g has more finite results or rounds less."""
+    # g alone is a reference only if the caller says so: it would be the port that blames f.
+    if not wide or (e.source == "auto" and "f" not in wide):
+        return None
+    finite = {
+        name: int(np.isfinite(result.numbers(np.float64)).sum()) for name, result in wide.items()
+    }
+    order = sorted(wide, key=lambda name: (-finite[name], name == rounds_inside, name))
+    first, *others = order
+    if rounds_inside in others:
+        others = []
+    chosen = source_of(e, first, e.implementations[first], wide[first])
+    for name in others:  # lower precision inside hides perturbations
+        if chosen.condition < e.thresholds.insensitive and finite[name] == finite[first]:
+            other = source_of(e, name, e.implementations[name], wide[name])
+            # A larger condition number would not be that of the same function.
+            if e.thresholds.insensitive <= other.condition < e.thresholds.ill_conditioned:
+                return other
+    return chosen

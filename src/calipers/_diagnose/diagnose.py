@@ -18,17 +18,23 @@ from .._core.dtypes import ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
 from .._core.report import brief
 from .._core.types import ArrayLike, DTypeLike, Effort, PyTree, ReferenceSource
+from .arrays import (
+    NestedInputs,
+    Result,
+    as_inputs,
+    infer_precision,
+    infer_result_precision,
+    is_perturbable,
+    longest_axis,
+)
 from .callables import Budget, BudgetError, Implementation
-from .elsewhere import with_integers_as_numbers
+from .comparison import References, Source
 from .evidence import Evidence
-from .higher_precision import Source
-from .inputs import NestedInputs, as_inputs, infer_precision, is_perturbable, longest_axis
 from .isolate import run_in_process
 from .noise_level import ErrorNorms, error_norms, finite_rms
 from .report import Diagnosis, build_diagnosis
-from .results import Result, infer_result_precision
-from .rules import RULES, decide
-from .verdict import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict, Worst
+from .rules import decide, with_integers_as_numbers
+from .verdict import Verdict, Worst
 
 __all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]
 
@@ -191,7 +197,9 @@ def diagnose(
         return replace(outcome, inputs=evidence.inputs)
     error = Result(error=RuntimeError(outcome.reason))
     evidence.result_f, evidence.result_g = error, error
-    return build_diagnosis(Verdict(RAISES, outcome.reason), evidence, time.perf_counter() - started)
+    return build_diagnosis(
+        Verdict("RAISES", outcome.reason), evidence, time.perf_counter() - started
+    )
 
 
 @np.errstate(all="ignore")
@@ -200,11 +208,11 @@ def _judged(evidence: Evidence, started: float, by_results: bool) -> Diagnosis:
     try:
         if by_results:
             evidence.form = infer_result_precision(evidence.result_f, evidence.result_g)
-        verdict, evidence = with_integers_as_numbers(evidence, decide(evidence), RULES)
+        verdict, evidence = with_integers_as_numbers(evidence, decide(evidence))
     except BudgetError:
         spent = evidence.f.budget.limit
         evidence.evidence["budget"] = spent
-        verdict = Verdict(SUSPECT, f"undecided after {spent} calls; pass a larger budget")
+        verdict = Verdict("SUSPECT", f"undecided after {spent} calls; pass a larger budget")
     return build_diagnosis(verdict, evidence, time.perf_counter() - started)
 
 
@@ -352,8 +360,8 @@ def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: Arra
     unit = np.maximum(unit, SMALLEST.get(form, 0.0) / 2)  # half the spacing of subnormal numbers
     unit[~np.isfinite(unit)] = np.inf
     e = Evidence(first, second, (actual, expected, reference), form)
-    vars(e).update(result_f=results[0], result_g=results[1], wide_results={})
-    vars(e)["reference_source"] = Source("reference", first, r, unit, math.nan)
+    vars(e).update(result_f=results[0], result_g=results[1])
+    vars(e)["references"] = References(Source("reference", first, r, unit, math.nan), {})
     sizes = [error_norms(e.deviation(result), unit) for result in results]
     diagnosis = build_diagnosis(_by_arrays(e, sizes, results), e, time.perf_counter() - started)
     return replace(diagnosis, calls={}, names=("actual", "expected"))
@@ -384,10 +392,10 @@ def _by_arrays(e: Evidence, sizes: list[ErrorNorms], results: list[Result]) -> V
         broken = sizes[0].broken
         if broken:
             off = f", but {broken} of {e.difference.size} are not finite, unlike the reference"
-        return Verdict(EQUAL, f"all results are equal to the last bit{off}")
+        return Verdict("EQUAL", f"all results are equal to the last bit{off}")
     if all(result.integers.all() for result in results):
         text = differing(int(np.count_nonzero(e.difference)), e.difference.size, "integer")
-        return Verdict(SUSPECT, f"{text}, and integers are not rounded; {nearer}")
+        return Verdict("SUSPECT", f"{text}, and integers are not rounded; {nearer}")
     if sizes[0].broken or sizes[1].broken:
         counts = {"actual": sizes[0].broken, "expected": sizes[1].broken}
         name = max(counts, key=counts.__getitem__)
@@ -397,15 +405,15 @@ def _by_arrays(e: Evidence, sizes: list[ErrorNorms], results: list[Result]) -> V
         lost = int(np.count_nonzero(reference_is_finite & ~np.isfinite(numbers)))
         if not lost:
             text = f"{counts[name]} of {numbers.size} results of {name} differ from the reference, "
-            return Verdict(SUSPECT, text + "which is not finite there")
+            return Verdict("SUSPECT", text + "which is not finite there")
         what = "1 result that is" if lost == 1 else f"{lost} results that are"
-        return Verdict(RANGE, f"{name} has {what} not finite, unlike the reference")
+        return Verdict("RANGE", f"{name} has {what} not finite, unlike the reference")
     if max(far) <= e.allowed:
         return Verdict(
-            ROUNDING, f"rounding explains both errors: they are at most {largest}; {nearer}"
+            "ROUNDING", f"rounding explains both errors: they are at most {largest}; {nearer}"
         )
     return Verdict(
-        SUSPECT,
+        "SUSPECT",
         f"rounding of the results does not explain the errors, which are up to {largest}; "
         f"{nearer}; the arrays alone cannot show whether rounding of the inputs does",
     )

@@ -1,43 +1,21 @@
 """All measurements of two implementations, each made once, when a rule first reads it."""
 
 import math
-from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
-from itertools import combinations
 
 import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import brief
-from .callables import BudgetError
-from .comparison import Comparison, measured
-from .elsewhere import (
-    Arrangements,
-    Elsewhere,
-    Jumps,
-    agreement_elsewhere,
-    ignores_strides,
-    other_numbers,
-)
-from .higher_precision import HigherPrecision, source_of
-from .inferred_formats import (
-    InferredFormat,
-    format_of_results,
-    format_of_sums,
-    infer_format,
-)
-from .inputs import Point, is_perturbable, perturbable, to_higher_precision
-from .noise_level import (
-    cosine,
-    difference,
-    error_norms,
-    finite_rms,
-)
+from . import elsewhere, inferred_formats
+from .arrays import Point, comparable, is_perturbable, perturbable, to_higher_precision
+from .comparison import measured, source_of
+from .higher_precision import Differences
+from .noise_level import difference
 from .observed_formats import roundoff_of
-from .range_loss import RangeLoss, find_range_loss, flushed_by
-from .results import comparable
+from .range_loss import RangeLoss, find_range_loss
+from .repeats import Repeats, find_changes
 from .round_to_format import quantum_of_results
 
 # Number of entries of an input up to which its singular values are computed.
@@ -48,159 +26,37 @@ _PRODUCTS = frozenset({"matmul", "__matmul__", "mm", "bmm", "mv", "einsum"})
 _SUMS = frozenset({"add", "__add__", "add_", "__iadd__", "__radd__"})
 
 
-class Evidence(Comparison):
+class Evidence(Differences):
     """All measurements that rules read, each made once, when a rule first reads it."""
 
-    # Are the functions the same?
+    integers = measured(elsewhere.Integers)
+    agrees_elsewhere = measured(elsewhere.agreement_elsewhere)
+    ignores_strides = measured(elsewhere.ignores_strides)
+    jumps = measured(elsewhere.jumps)
+    arrangements = measured(elsewhere.arrangements)
+    other_numbers = measured(elsewhere.other_numbers)
+    stored_format = measured(inferred_formats.format_of_results)
+    format_of_sums = measured(inferred_formats.format_of_sums)
+    quantum = measured(quantum_of_results)
 
     @measured
-    def wide(self) -> HigherPrecision | None:
-        """Differences in higher precision; None if f or g cannot compute in it."""
-        if len(self.wide_results) < 2:
-            return None
-        wide = HigherPrecision(self)
-        return wide if wide.comparable else None
-
-    @property
-    def differ(self) -> bool | None:
-        """Whether f and g differ in higher precision; None if it cannot tell."""
-        return None if self.wide is None else self.wide.differ
-
-    def similarity(self, delta: float, seed: int) -> float | None:
-        """Return the cosine similarity of f - g at the inputs and at perturbed inputs."""
-        there = self.perturbed_difference(delta, seed)
-        return None if there is None else cosine(self.difference, there, self.scale)
+    def repeats(self) -> Repeats:
+        """How results change when f and g are called again with the same inputs."""
+        names = [
+            name
+            for name, (first, *rest) in self.repeated_results.items()
+            if any(y.bits() != first.bits() for y in rest)
+        ]
+        self.evidence["repeats_differ"] = names
+        calls = len(self.repeated_results["f"])
+        return find_changes(self, tuple(names)) if names else Repeats(calls)
 
     @measured
-    def far_similarity(self) -> float:
-        """Measure the cosine of the differences here and far away, which is 0 for rounding."""
-        t = self.thresholds
-        if self.error_difference.broken or not self.can_perturb:
-            return 0.0
-        units, here = self.result_f.split(self.scale), self.result_f.split(self.difference)
-        beyond = {
-            k: 1.0
-            for k, d in enumerate(here)
-            if d.size and (len(here) == 1 or error_norms(d, units[k]).robust > self.allowed)
-        }
-        # The signs of few differences are often the same by chance.
-        for n in range(1 if self.effective_count >= t.many else t.few_draws):
-            distance = self.perturbed_difference(t.far, self.seed + 800 + n)
-            if distance is None:
-                return 0.0
-            there = self.result_f.split(distance)
-            beyond = {k: min(x, cosine(here[k], there[k], units[k])) for k, x in beyond.items()}
-            if max(beyond.values(), default=0.0) <= t.persistent:
-                break
-        self.evidence["likeness_far"] = max(beyond.values(), default=0.0)
-        return float(self.evidence["likeness_far"])
-
-    @measured
-    def near_similarity(self) -> float | None:
-        """Measure the mean cosine of differences nearby; None if chance explains it."""
-        if not self.can_perturb:
-            return None
-        tested = ~self.zeros_by_constants
-
-        def difference_at(delta: float, seed: int) -> NDArray | None:
-            there = self.perturbed_difference(delta, seed)
-            return None if there is None else np.where(tested, there, 0.0)
-
-        return self.mean_similarity(np.where(tested, self.difference, 0.0), difference_at)
-
-    @cached_property
-    def zeros_by_constants(self) -> NDArray:
-        """
-        Mask of results that are 0 in one function, and in the other what rounded constants make.
-
-        The sine of a whole turn is not 0 if it is computed: a weight that is a function of an angle
-        is off by u*angle, however small it is, and results by as much of the inputs (Higham,
-        Accuracy and Stability of Numerical Algorithms, 2nd ed., theorem 24.2).
-        """
-        t = self.thresholds
-        f, g = (y.numbers(np.float64) for y in self.results.values())
-        r = f if self.reference is None else self.reference.numbers(np.float64)
-        # If the reference is 0 too, constants of the other are rounded in its format.
-        rounding = math.tau * min(self.roundoff, ROUNDOFF["float32"])
-        constants = min(rounding, t.amplified_constants * ROUNDOFF["float64"])
-        parts = self.result_f.split(r)
-        typical = self.result_f.repeat_each(np.array([finite_rms(part) for part in parts]))
-        allowed = np.minimum(self.typical_size, typical) * np.where(r == 0, rounding, constants)
-        close = np.abs(self.difference) <= self.allowed * allowed
-        zeros: NDArray = ((f == 0) | (g == 0)) & close & ~self.result_f.integers
-        return zeros
-
-    def mean_similarity(
-        self, here: NDArray, at: Callable[[float, int], NDArray | None]
-    ) -> float | None:
-        """Return the mean cosine similarity of differences; None if chance explains it."""
-        t = self.thresholds
-        differences, alike = [here], None
-        # Rounding errors of a sum of n terms are redrawn by perturbations of ulps of the sum.
-        delta = min(t.far, max(t.redraw, t.of_sums * self.length) * self.roundoff)
-        for count in (t.draws, t.draws + t.few_draws):
-            with suppress(BudgetError):
-                for k in range(len(differences), count):
-                    there = at(delta, self.seed + 31 * k)
-                    if there is not None:
-                        differences.append(there)
-            if len(differences) < 3:
-                return None
-            cosines = [cosine(a, b, self.scale) for a, b in combinations(differences, 2)]
-            mean = self.evidence["likeness"] = float(np.mean(cosines))
-            chance = 5 * float(np.std(cosines)) / math.sqrt(len(differences))
-            alike = mean if mean > max(0.05, chance) else None
-            if alike is None or self.effective_count >= t.many:
-                break
-        return alike
-
-    @measured
-    def redrawn_near(self) -> bool:
-        """Whether perturbations of some hundred ulps redraw the difference, as rounding errors."""
-        t = self.thresholds
-        count = t.directions if self.effective_count >= t.many else t.few_draws
-        delta = t.coarse * self.roundoff
-        near = [self.similarity(delta, self.seed + 1000 + k) or 0.0 for k in range(count)]
-        return self.can_perturb and float(np.mean(near)) < t.unrelated
-
-    @measured
-    def digits_redrawn(self) -> bool:
-        """
-        Whether a difference that is alike near the inputs consists of digits that one loses there.
-
-        Those of small results, which larger ones hide in norms, are redrawn at far inputs; those
-        of the reference implementation itself are not in the errors of the other one.
-        """
-        t, source = self.thresholds, self.reference_source
-        alike = self.near_similarity or 0.0
-        if self.error_difference.normwise * math.sqrt(alike) <= t.systematic:
-            far = [self.similarity(t.far, self.seed + 860 + k) or 0.0 for k in range(4)]
-            if float(np.mean(far)) < t.unrelated:
-                return True
-        if source is None and "g" in self.wide_results:  # it is no reference, but loses digits
-            exact, implementation = self.wide_results["g"], self.g
-        elif source is not None and source.name in self.implementations:
-            exact, implementation = source.result, source.implementation
-        else:
-            return False
-        name = "f" if implementation is self.g else "g"
-
-        def off_at(delta: float, seed: int) -> NDArray | None:
-            x = self.perturb(delta, seed, wide=False)
-            y, r = self.implementations[name](x), implementation(to_higher_precision(x))
-            return difference(y, r) if comparable(y, r, self.result_f) else None
-
-        here = difference(self.results[name], exact)
-        size = self.norms(here).rms
-        if size <= t.systematic:
-            return True
-        alike = self.mean_similarity(here, off_at) or 0.0
-        return size * math.sqrt(alike) <= t.systematic
-
-    @measured
-    def agrees_elsewhere(self) -> Elsewhere | None:
-        """How f and g agree at perturbed inputs, although they differ here: at ties, say."""
-        return agreement_elsewhere(self)
+    def range_loss(self) -> RangeLoss | None:
+        """Find results that are lost by overflow, underflow or the boundary of a domain."""
+        numbers = (y.numbers(np.float64) for y in self.results.values())
+        fits = all(np.isfinite(x).all() for x in numbers) and not self.flushed.any()
+        return None if fits and self.within_rounding else find_range_loss(self)
 
     @cached_property
     def wrong_integers(self) -> bool:
@@ -208,58 +64,13 @@ class Evidence(Comparison):
         return bool(self.integers.differing) and self.integers.same_in_higher_precision
 
     @measured
-    def ignores_strides(self) -> str | None:
-        """Find an implementation that is right only for arrays without gaps."""
-        return ignores_strides(self)
-
-    @measured
-    def jumps(self) -> Jumps:
-        """Which results jump by as much as f and g differ when inputs change by a few ulps."""
-        return Jumps(self)
-
-    @measured
-    def arrangements(self) -> Arrangements:
-        """Results of parts of a batch and of other memory layouts."""
-        return Arrangements(self)
-
-    @measured
-    def other_numbers(self) -> str | None:
-        """Which other numbers of f the results of g are: those of a transposed input, say."""
-        return other_numbers(self)
-
-    @cached_property
-    def ill_conditioned_matrix(self) -> str | None:
-        """Describe an input whose condition number, or close singular values, explain that of f."""
-        for k in perturbable(self.inputs):
-            x = self.inputs[k]
-            if x.ndim < 2 or not 1 < min(x.shape[-2:]) or x.size > _MAX_MATRIX:
-                continue
-            if not np.isfinite(x).all():
-                continue
-            s = np.linalg.svd(x.astype(complex if x.dtype.kind == "c" else float), compute_uv=False)
-            with np.errstate(all="ignore"):
-                kappa = float(np.max(s[..., 0] / s[..., -1]))
-                gap = float(np.min(-np.diff(s) / s[..., :1]))
-            needed, title = self.condition / self.thresholds.few, f"input {self.title(k)}"
-            if kappa >= needed:
-                return f"{title} is an ill-conditioned matrix (condition number {brief(kappa)})"
-            if gap * needed <= 1:
-                text = (
-                    f"{title} has close singular values, {brief(gap)} of the largest apart: their "
-                )
-                return text + "singular vectors are ill-conditioned"
-        return None
-
-    @property
-    def fused(self) -> str | None:
-        """The torch function that adds a bias within a matrix product, unlike the other."""
-        names = [name for name, x in self.implementations.items() if x.functions & _FUSED]
-        others = [x.functions for name, x in self.implementations.items() if name not in names]
-        if len(names) != 1 or not others[0] & _PRODUCTS or not others[0] & _SUMS:
+    def inferred_format(self) -> inferred_formats.InferredFormat | None:
+        """Find the lower precision that explains the difference, by the surest sign."""
+        if self.differ and inferred_formats.falls(self):
             return None
-        return names[0]
+        return self.stored_format or self.format_of_sums or inferred_formats.infer_format(self)
 
-    # Formats and ranges
+    # Formats
 
     @measured
     def observed(self) -> dict[str, dict[str, int]]:
@@ -299,34 +110,38 @@ class Evidence(Comparison):
         return difference(*results) if comparable(*results, self.result_f) else None
 
     @measured
-    def stored_format(self) -> InferredFormat | None:
-        """Find the lower precision whose numbers all results of one implementation are."""
-        return None if self.error_difference.broken else format_of_results(self)
+    def digits_redrawn(self) -> bool:
+        """
+        Whether a difference that is alike near the inputs consists of digits that one loses there.
 
-    @measured
-    def format_of_sums(self) -> InferredFormat | None:
-        """Find the lower precision of sums that fall behind."""
-        return format_of_sums(self)
+        Those of small results, which larger ones hide in norms, are redrawn at far inputs; those
+        of the reference implementation itself are not in the errors of the other one.
+        """
+        t, source = self.thresholds, self.reference_source
+        alike = self.near_similarity or 0.0
+        if self.error_difference.normwise * math.sqrt(alike) <= t.systematic:
+            far = [self.similarity(t.far, self.seed + 860 + k) or 0.0 for k in range(4)]
+            if float(np.mean(far)) < t.unrelated:
+                return True
+        if source is None and "g" in self.wide_results:  # it is no reference, but loses digits
+            exact, implementation = self.wide_results["g"], self.g
+        elif source is not None and source.name in self.implementations:
+            exact, implementation = source.result, source.implementation
+        else:
+            return False
+        name = "f" if implementation is self.g else "g"
 
-    @measured
-    def inferred_format(self) -> InferredFormat | None:
-        """Find the lower precision that explains the difference."""
-        return infer_format(self)
+        def off_at(delta: float, seed: int) -> NDArray | None:
+            x = self.perturb(delta, seed, wide=False)
+            y, r = self.implementations[name](x), implementation(to_higher_precision(x))
+            return difference(y, r) if comparable(y, r, self.result_f) else None
 
-    @measured
-    def quantum(self) -> tuple[str, float] | None:
-        """Find an implementation whose results are multiples of an ulp of larger numbers."""
-        return quantum_of_results(self)
-
-    @cached_property
-    def flushed_by(self) -> dict[str, NDArray]:
-        """Masks of results that are 0 in one implementation, and subnormal in the other."""
-        return flushed_by(self)
-
-    @measured
-    def range_loss(self) -> RangeLoss | None:
-        """Find results that are lost by overflow, underflow or the boundary of a domain."""
-        return find_range_loss(self)
+        here = difference(self.results[name], exact)
+        size = self.norms(here).rms
+        if size <= t.systematic:
+            return True
+        alike = self.mean_similarity(here, off_at) or 0.0
+        return size * math.sqrt(alike) <= t.systematic
 
     @measured
     def grows_in_float32(self) -> bool:
@@ -361,7 +176,7 @@ class Evidence(Comparison):
             return False
         name = "g" if source.name == "f" else "f"
         there = source_of(self, name, self.implementations[name], self.wide_results[name])
-        return self.condition > t.ill_conditioned and there.condition < t.insensitive
+        return there.condition < t.insensitive
 
     @measured
     def constant_in_steps(self) -> str | None:
@@ -386,3 +201,35 @@ class Evidence(Comparison):
             return None
         steps = shares[stays] >= t.persistent and shares[changes] < t.persistent
         return stays if steps else None
+
+    @cached_property
+    def ill_conditioned_matrix(self) -> str | None:
+        """Describe an input whose condition number, or close singular values, explain that of f."""
+        for k in perturbable(self.inputs):
+            x = self.inputs[k]
+            if x.ndim < 2 or not 1 < min(x.shape[-2:]) or x.size > _MAX_MATRIX:
+                continue
+            if not np.isfinite(x).all():
+                continue
+            s = np.linalg.svd(x.astype(complex if x.dtype.kind == "c" else float), compute_uv=False)
+            with np.errstate(all="ignore"):
+                kappa = float(np.max(s[..., 0] / s[..., -1]))
+                gap = float(np.min(-np.diff(s) / s[..., :1]))
+            needed, title = self.condition / self.thresholds.few, f"input {self.title(k)}"
+            if kappa >= needed:
+                return f"{title} is an ill-conditioned matrix (condition number {brief(kappa)})"
+            if gap * needed <= 1:
+                text = (
+                    f"{title} has close singular values, {brief(gap)} of the largest apart: their "
+                )
+                return text + "singular vectors are ill-conditioned"
+        return None
+
+    @property
+    def fused(self) -> str | None:
+        """The torch function that adds a bias within a matrix product, unlike the other."""
+        names = [name for name, x in self.implementations.items() if x.functions & _FUSED]
+        others = [x.functions for name, x in self.implementations.items() if name not in names]
+        if len(names) != 1 or not others[0] & _PRODUCTS or not others[0] & _SUMS:
+            return None
+        return names[0]

@@ -1,195 +1,40 @@
-"""Call implementations in higher precision: the reference, and whether they are one function."""
+"""Compare two implementations in higher precision and at perturbed inputs: are they the same?"""
 
 import math
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import combinations
 
 import numpy as np
 
-from .._core.dtypes import ROUNDOFF, SMALLEST
+from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
-from .callables import Implementation
-from .inputs import to_higher_precision
+from .arrays import comparable, to_higher_precision
+from .callables import BudgetError
+from .comparison import Comparison, measured
 from .noise_level import (
     ErrorNorms,
-    condition_number,
+    cosine,
     difference,
     error_norms,
     finite_rms,
     perturbation_rms,
-    require_comparable,
-    result_roundoffs,
     worst_error_norms,
 )
-from .results import Result, comparable, is_wide
-
-
-@dataclass(frozen=True)
-class Source:
-    """An implementation in higher precision, from whose result errors are measured."""
-
-    name: str
-    implementation: Implementation
-    result: Result
-    noise: NDArray  # expected rounding error of each result in the working precision
-    condition: float  # the condition number of the function
-
-
-def choose_source(e: Any) -> tuple[Source | None, dict[str, Result]]:
-    """Return the reference, and the results in higher precision; both are stored in e."""
-    if e.reference_function is not None:
-        function = Implementation("reference", e.reference_function, e.f.likes, e.f.budget)
-        result = function(to_higher_precision(e.inputs))
-        require_comparable(result, e.result_f, e.roundoff)
-        wide = {name: result for name, result in _wide_results(e).items() if e.source == name}
-        e.__dict__["reference_source"] = source_of(e, "reference", function, result)
-    else:
-        wide = _wide_results(e)
-        e.__dict__["reference_source"] = _choose(e, wide)
-    e.__dict__["wide_results"] = wide
-    return e.__dict__["reference_source"], wide
-
-
-def _wide_results(e: Any) -> dict[str, Result]:
-    wide = {}
-    for name, implementation in e.implementations.items():
-        if e.source in ("auto", "both", name):
-            result = _in_higher_precision(e, name, implementation)
-            if comparable(result, e.result_f) and is_wide(result, e.form):
-                wide[name] = result
-    e.__dict__["wide_results"] = wide
-    if len(wide) == 2 and _rounds_inside(e, wide):
-        del wide[e.rounds_inside]
-    return wide
-
-
-def _in_higher_precision(e: Any, name: str, implementation: Implementation) -> Result:
-    """
-    Call an implementation in higher precision.
-
-    A torch function runs with float64 instead of every lower format, unless that changes its
-    results by more than rounding to any format does.
-    """
-    here, x = e.results[name], to_higher_precision(e.inputs)
-    if implementation.uses_torch and e.form != "float64":
-        implementation.runs_in_float64 = True
-        result = implementation(x)
-        if comparable(result, here) and is_wide(result, e.form):
-            size = finite_rms(here.numbers(np.float64))
-            if finite_rms(difference(result, here)) <= e.thresholds.half * size:
-                return result
-        implementation.runs_in_float64 = False
-    return implementation(x)
-
-
-def _rounds_inside(e: Any, wide: dict[str, Result]) -> bool:
-    """
-    Find an implementation that rounds to the working precision or less inside, unlike the other.
-
-    Its results are in higher precision, but along a line they are not locally linear: they stay
-    constant, or their rounding errors are uncorrelated. It is no reference. Return True if that
-    noise explains how far the functions differ: they are then not compared in higher precision.
-    """
-    t, pair = e.thresholds, HigherPrecision(e)
-    if not pair.comparable or not e.can_perturb:
-        return False
-    off = error_norms(pair.difference, result_roundoffs(wide["f"], e.roundoff))
-    # Digits that an algorithm loses in both precisions fall by the gain in precision.
-    times = t.single if e.difference.size >= t.few else t.lucky  # one may be small by chance
-    if off.absolute <= max(t.large, times * pair.fine / e.roundoff) * finite_rms(e.difference):
-        return False
-    if off.broken or not t.rounded_inside < off.normwise < t.half / e.roundoff:
-        return False
-    rough = {name: _roughness(e, name, result, e.roundoff) for name, result in wide.items()}
-    least, most = sorted(rough, key=lambda name: rough[name][0])
-    if rough[most][0] >= max(t.linear, t.above * rough[least][0]):
-        e.rounds_inside = most
-        return bool(off.absolute <= t.single * rough[most][1])
-    # Values in a lower precision jump at perturbations of a part of what that explains.
-    delta = min(2.0**-6, off.normwise * e.roundoff / t.above)
-    steps = {name: _roughness(e, name, result, delta)[0] for name, result in wide.items()}
-    least, most = sorted(steps, key=steps.__getitem__)
-    if steps[least] < t.half <= steps[most]:
-        e.rounds_inside = most
-    return False
-
-
-def _roughness(e: Any, name: str, here: Result, delta: float) -> tuple[float, float]:
-    """Return the second difference along lines relative to the first, and itself."""
-    first = second = 0.0
-    for k in range(e.thresholds.directions):
-        near, far = (
-            e.implementations[name](e.perturb(times * delta, e.seed + 65 + k, wide=True))
-            for times in (1, 2)
-        )
-        if not comparable(near, far, here):
-            return 0.0, 0.0
-        begun, then = difference(near, here), difference(far, near)
-        first = math.hypot(first, finite_rms(begun))
-        second = math.hypot(second, finite_rms(then - begun))
-    return second / first if first else math.inf, second / math.sqrt(e.thresholds.directions)
-
-
-def source_of(e: Any, name: str, implementation: Implementation, result: Result) -> Source:
-    """Estimate the noise level of a reference result by calls at perturbed inputs."""
-    seeds = [e.seed + k for k in range(e.thresholds.perturbations)]
-    spread = perturbation_rms(implementation, result, e.perturb_alone, e.roundoff, seeds, wide=True)
-    rounding = np.hypot(spread, result_roundoffs(result, e.roundoff))
-    noise = np.hypot(rounding, SMALLEST.get(e.form, 0.0))
-    return Source(name, implementation, result, noise, condition_number(spread, result, e.roundoff))
-
-
-def _choose(e: Any, wide: dict[str, Result]) -> Source | None:
-    """Choose f or g as the reference: f, unless g has more finite results or rounds less."""
-    # g alone is a reference only if the caller says so: it would be the port that blames f.
-    if not wide or (e.source == "auto" and "f" not in wide):
-        return None
-    finite = {
-        name: int(np.isfinite(result.numbers(np.float64)).sum()) for name, result in wide.items()
-    }
-    order = sorted(wide, key=lambda name: (-finite[name], name == e.rounds_inside, name))
-    first, *others = order
-    if first != e.rounds_inside and e.rounds_inside in others:
-        others = []
-    chosen = source_of(e, first, e.implementations[first], wide[first])
-    for name in others:  # lower precision inside hides perturbations
-        if chosen.condition < e.thresholds.insensitive and finite[name] == finite[first]:
-            other = source_of(e, name, e.implementations[name], wide[name])
-            # A larger condition number would not be that of the same function.
-            if e.thresholds.insensitive <= other.condition < e.thresholds.ill_conditioned:
-                return other
-    return chosen
-
-
-# A perturbation in ulps of the working precision: inputs then use all bits of the higher one.
-_PERTURBATION = 0.731
 
 
 @dataclass
 class HigherPrecision:
     """Differences of f and g in higher precision, at inputs that use all of its bits."""
 
-    e: Any
-
-    @cached_property
-    def _perturbed(self) -> tuple[Result, Result]:
-        return self._evaluate(1.0)
-
-    def _evaluate(self, times: float) -> tuple[Result, Result]:
-        e = self.e
-        x = e.perturb(_PERTURBATION * times * e.roundoff, e.seed + 70, wide=True)
-        return e.f(x), e.g(x)
-
-    @property
-    def comparable(self) -> bool:
-        """Whether the results at perturbed inputs can be compared."""
-        return comparable(*self._perturbed)
+    e: Comparison
 
     @property
     def fine(self) -> float:
         """Unit roundoff of the higher precision."""
-        return ROUNDOFF["float64"] if self.e.form != "float64" else 2.0**-64
+        return self.e.fine
 
     @property
     def allowed(self) -> float:
@@ -199,9 +44,9 @@ class HigherPrecision:
 
     @cached_property
     def difference(self) -> NDArray:
-        same = self._perturbed[0].forms == self.e.result_f.forms
+        same = self.e.perturbed_in_higher_precision[0].forms == self.e.result_f.forms
         # Otherwise their number depends on the values, as for distinct numbers.
-        return difference(*self._perturbed) if same else self.unmoved
+        return difference(*self.e.perturbed_in_higher_precision) if same else self.unmoved
 
     @cached_property
     def unmoved(self) -> NDArray:
@@ -233,10 +78,8 @@ class HigherPrecision:
     def gain(self) -> float:
         """Ratio of the noise levels in the working and in higher precision."""
         e = self.e
-        finite = np.isfinite(e.scale) & np.isfinite(self.noise)
-        here, there = finite_rms(e.scale[finite]), finite_rms(self.noise[finite])
-        most = e.roundoff / self.fine
-        return float(min(most, max(1.0, here / there)) if there else most)
+        here, there = finite_rms(e.scale), finite_rms(self.noise)
+        return max(1.0, here / there) if there else e.roundoff / self.fine
 
     @cached_property
     def expected_fall(self) -> float:
@@ -261,15 +104,14 @@ class HigherPrecision:
         # Some results have digits left in higher precision only.
         if none.any() and (np.abs(e.difference) > e.allowed * e.scale)[~none].any():
             far = worst_error_norms(e.result_f, np.where(none, 0.0, d), self.noise)
-        flushed = np.logical_or(*e.flushed_by.values())
-        here = e.norms(np.where(flushed, 0.0, e.difference))
+        here = e.norms(np.where(e.flushed, 0.0, e.difference))
         expected = self.expected_fall * max(here.rms, 1.0 if e.within_rounding else 1e-3)
         more = far.rms > expected
         if math.isinf(far.rms):  # noise level 0: there is no rounding in these results
             more = far.absolute > self.expected_fall / self.gain * here.absolute
-        allowed = self.allowed
-        if e.form == "float64":  # constants in source code are rounded to float64
-            allowed = max(allowed, t.systematic * e.roundoff / self.fine)
+        # Constants in source code are rounded to float64.
+        constants = t.systematic * e.roundoff / self.fine if e.form == "float64" else 0.0
+        allowed = max(self.allowed, constants)
         if far.broken:
             return not self._come_and_go
         if not more or not (far.robust > allowed or self.mostly(d)):
@@ -389,7 +231,125 @@ class HigherPrecision:
     @cached_property
     def growth(self) -> float:
         """Growth of the difference when the perturbation is larger by the threshold `redraw`."""
-        f, g = self._evaluate(self.e.thresholds.redraw)
+        f, g = self.e.evaluate_wide(self.e.thresholds.redraw)
         if not self.norms.absolute or not comparable(f, g):
             return 1.0
         return finite_rms(difference(f, g)) / self.norms.absolute
+
+
+class Differences(Comparison):
+    """Whether f and g differ in higher precision, and by as much at perturbed inputs."""
+
+    @measured
+    def wide(self) -> HigherPrecision | None:
+        """Differences in higher precision; None if f or g cannot compute in it."""
+        if len(self.wide_results) < 2 or not comparable(*self.perturbed_in_higher_precision):
+            return None
+        return HigherPrecision(self)
+
+    @property
+    def differ(self) -> bool | None:
+        """Whether f and g differ in higher precision; None if it cannot tell."""
+        return None if self.wide is None else self.wide.differ
+
+    def similarity(self, delta: float, seed: int) -> float | None:
+        """Return the cosine similarity of f - g at the inputs and at perturbed inputs."""
+        there = self.perturbed_difference(delta, seed)
+        return None if there is None else cosine(self.difference, there, self.scale)
+
+    @measured
+    def far_similarity(self) -> float:
+        """Measure the cosine of the differences here and far away, which is 0 for rounding."""
+        t = self.thresholds
+        if self.error_difference.broken or not self.can_perturb:
+            return 0.0
+        units, here = self.result_f.split(self.scale), self.result_f.split(self.difference)
+        beyond = {
+            k: 1.0
+            for k, d in enumerate(here)
+            if d.size and (len(here) == 1 or error_norms(d, units[k]).robust > self.allowed)
+        }
+        # The signs of few differences are often the same by chance.
+        for n in range(1 if self.effective_count >= t.many else t.few_draws):
+            distance = self.perturbed_difference(t.far, self.seed + 800 + n)
+            if distance is None:
+                return 0.0
+            there = self.result_f.split(distance)
+            beyond = {k: min(x, cosine(here[k], there[k], units[k])) for k, x in beyond.items()}
+            if max(beyond.values(), default=0.0) <= t.persistent:
+                break
+        self.evidence["likeness_far"] = max(beyond.values(), default=0.0)
+        return float(self.evidence["likeness_far"])
+
+    @measured
+    def near_similarity(self) -> float | None:
+        """Measure the mean cosine of differences nearby; None if chance explains it."""
+        if not self.can_perturb:
+            return None
+        tested = ~self.zeros_by_constants
+
+        def difference_at(delta: float, seed: int) -> NDArray | None:
+            there = self.perturbed_difference(delta, seed)
+            return None if there is None else np.where(tested, there, 0.0)
+
+        return self.mean_similarity(np.where(tested, self.difference, 0.0), difference_at)
+
+    @cached_property
+    def zeros_by_constants(self) -> NDArray:
+        """
+        Mask of results that are 0 in one function, and in the other what rounded constants make.
+
+        The sine of a whole turn is not 0 if it is computed: a weight that is a function of an angle
+        is off by u*angle, however small it is, and results by as much of the inputs (Higham,
+        Accuracy and Stability of Numerical Algorithms, 2nd ed., theorem 24.2).
+        """
+        t = self.thresholds
+        f, g = (y.numbers(np.float64) for y in self.results.values())
+        r = f if self.reference is None else self.reference.numbers(np.float64)
+        # If the reference is 0 too, constants of the other are rounded in its format.
+        rounding = math.tau * min(self.roundoff, ROUNDOFF["float32"])
+        constants = min(rounding, t.amplified_constants * ROUNDOFF["float64"])
+        parts = self.result_f.split(r)
+        typical = self.result_f.repeat_each(np.array([finite_rms(part) for part in parts]))
+        allowed = np.minimum(self.typical_size, typical) * np.where(r == 0, rounding, constants)
+        close = np.abs(self.difference) <= self.allowed * allowed
+        zeros: NDArray = ((f == 0) | (g == 0)) & close & ~self.result_f.integers
+        return zeros
+
+    @property
+    def steady_error(self) -> ErrorNorms:
+        """The error of f - g without zeros that rounded constants explain."""
+        return self.norms(np.where(self.zeros_by_constants, 0.0, self.difference))
+
+    def mean_similarity(
+        self, here: NDArray, at: Callable[[float, int], NDArray | None]
+    ) -> float | None:
+        """Return the mean cosine similarity of differences; None if chance explains it."""
+        t = self.thresholds
+        differences, alike = [here], None
+        # Rounding errors of a sum of n terms are redrawn by perturbations of ulps of the sum.
+        delta = min(t.far, max(t.redraw, t.of_sums * self.length) * self.roundoff)
+        for count in (t.draws, t.draws + t.few_draws):
+            with suppress(BudgetError):
+                for k in range(len(differences), count):
+                    there = at(delta, self.seed + 31 * k)
+                    if there is not None:
+                        differences.append(there)
+            if len(differences) < 3:
+                return None
+            cosines = [cosine(a, b, self.scale) for a, b in combinations(differences, 2)]
+            mean = self.evidence["likeness"] = float(np.mean(cosines))
+            chance = 5 * float(np.std(cosines)) / math.sqrt(len(differences))
+            alike = mean if mean > max(0.05, chance) else None
+            if alike is None or self.effective_count >= t.many:
+                break
+        return alike
+
+    @measured
+    def redrawn_near(self) -> bool:
+        """Whether perturbations of some hundred ulps redraw the difference, as rounding errors."""
+        t = self.thresholds
+        count = t.directions if self.effective_count >= t.many else t.few_draws
+        delta = t.coarse * self.roundoff
+        near = [self.similarity(delta, self.seed + 1000 + k) or 0.0 for k in range(count)]
+        return self.can_perturb and float(np.mean(near)) < t.unrelated

@@ -11,10 +11,10 @@ import numpy as np
 
 from .._core.dtypes import FORMATS, ROUNDOFF
 from .._core.protocols import NDArray
+from .arrays import Point, comparable, perturbable, to_higher_precision
 from .callables import BudgetError
-from .inputs import Point, perturbable, to_higher_precision
+from .higher_precision import Differences
 from .noise_level import cosine, difference, error_norms, finite_rms
-from .results import comparable
 from .round_to_format import (
     distinct_sizes,
     format_parameters,
@@ -42,22 +42,18 @@ class InferredFormat:
         return " or ".join([self.form, *same])
 
 
-def infer_format(e: Any) -> InferredFormat | None:
-    """Return the lower precision that explains the difference, the surest sign first."""
-    if e.wide is not None and e.differ and _falls(e):
-        return None
-    inferred = e.stored_format or e.format_of_sums
-    if inferred is not None:
-        return inferred
+def infer_format(e: Differences) -> InferredFormat | None:
+    """Return the lower precision of operands or of intermediate values that explains errors."""
     between = _format_in_between(e)
     with suppress(BudgetError):  # many ways of rounding are tried
-        inferred = _changed_arguments(e, _roundings) or _changed_arguments(e, _quantisings)
-    return inferred or between
+        return _changed_arguments(e, _roundings) or _changed_arguments(e, _quantisings) or between
+    return between
 
 
-def _falls(e: Any) -> bool:
+def falls(e: Differences) -> bool:
     """Return True if the difference falls in higher precision: a format inside is in use there."""
-    return bool(e.wide.norms.absolute < e.thresholds.unrelated * e.error_difference.absolute)
+    here, t = e.error_difference.absolute, e.thresholds
+    return e.wide is not None and bool(e.wide.norms.absolute < t.unrelated * here)
 
 
 # Operands in a lower precision
@@ -110,14 +106,14 @@ def _quantising(steps: int, axis: int | None, group: int | None, start: str) -> 
     return quantised
 
 
-def _roundings(e: Any) -> Iterator[tuple[str, str, Change]]:
+def _roundings(e: Differences) -> Iterator[tuple[str, str, Change]]:
     """Yield formats, words for the way of rounding, and the rounding."""
     for form in (x for x in ROUNDOFF if ROUNDOFF[x] > e.roundoff and x != "float64"):
         for truncate in (False, True):
             yield form, " by truncation" if truncate else "", rounding_to(form, truncate)
 
 
-def _quantisings(e: Any) -> Iterator[tuple[str, str, Change]]:
+def _quantisings(e: Differences) -> Iterator[tuple[str, str, Change]]:
     """Yield formats of integers, words for what shares a scale, and the rounding."""
     axes = range(-1, -1 - max(e.inputs[k].ndim for k in perturbable(e.inputs)), -1)
     scales: list[tuple[int | None, int | None]] = [(None, None), *((axis, None) for axis in axes)]
@@ -130,7 +126,7 @@ def _quantisings(e: Any) -> Iterator[tuple[str, str, Change]]:
 
 
 def _changed_arguments(
-    e: Any, changes: Callable[[Any], Iterator[tuple[str, str, Change]]]
+    e: Differences, changes: Callable[[Any], Iterator[tuple[str, str, Change]]]
 ) -> InferredFormat | None:
     """Find a rounding of arguments that changes the reference as an implementation is off."""
     positions = perturbable(e.inputs)
@@ -177,7 +173,7 @@ def _relative_change(x: Sequence[Any], before: Sequence[Any], group: Sequence[in
     )
 
 
-def _explained(e: Any, name: str, x: Sequence[Any]) -> float:
+def _explained(e: Differences, name: str, x: Sequence[Any]) -> float:
     """Return the share of an implementation's squared error that the reference has at x, too."""
     assert e.reference_source is not None
     result, r, unit = e.results[name], e.reference_source.result, e.scale
@@ -201,7 +197,7 @@ def _explained(e: Any, name: str, x: Sequence[Any]) -> float:
     return 1 - remaining * remaining
 
 
-def _is_insensitive(e: Any, name: str, x: Sequence[Any]) -> bool:
+def _is_insensitive(e: Differences, name: str, x: Sequence[Any]) -> bool:
     """
     Return True if an implementation hardly changes when its inputs are rounded, as the other does.
 
@@ -209,6 +205,7 @@ def _is_insensitive(e: Any, name: str, x: Sequence[Any]) -> bool:
     wrong factor, or results that are too large by as much as the rounding, it changes with them.
     """
     source = e.reference_source
+    assert source is not None
     here = [v.astype(w.dtype) if v is not w else w for v, w in zip(x, e.inputs, strict=True)]
     y, there = e.implementations[name](Point(here)), source.implementation(x)
     if not comparable(y, there, source.result):
@@ -217,7 +214,7 @@ def _is_insensitive(e: Any, name: str, x: Sequence[Any]) -> bool:
     return finite_rms(difference(y, e.results[name])) <= e.thresholds.unrelated * changed
 
 
-def argument_names(positions: Sequence[int], e: Any) -> str:
+def argument_names(positions: Sequence[int], e: Differences) -> str:
     """Name arguments in a sentence."""
     if len(positions) == len(perturbable(e.inputs)) > 1:
         return "all arguments"
@@ -234,7 +231,7 @@ _LEAST_EXTENT = 0.04
 _BEGUN, _HALF_WAY = 0.85, 0.7
 
 
-def _format_in_between(e: Any) -> InferredFormat | None:
+def _format_in_between(e: Differences) -> InferredFormat | None:
     t, size = e.thresholds, e.error_difference.rms * e.roundoff
     flat = e.reference is not None and e.condition < t.insensitive
     if e.error_difference.broken or flat or not size:
@@ -269,7 +266,7 @@ def _format_in_between(e: Any) -> InferredFormat | None:
     return replace(inferred, bias=_bias(e, inferred.name, None))
 
 
-def _decorrelation(e: Any) -> tuple[float | None, list[tuple[float, float]]]:
+def _decorrelation(e: Differences) -> tuple[float | None, list[tuple[float, float]]]:
     """Return the perturbation that changes f - g half way, and all cosines on the way."""
     alike = [(e.roundoff, 1.0)]
     finest, coarsest = int(-math.log2(e.roundoff)) - 1, int(-math.log2(e.thresholds.far))
@@ -296,7 +293,7 @@ def _decorrelation(e: Any) -> tuple[float | None, list[tuple[float, float]]]:
     return float(before * (after / before) ** share), alike
 
 
-def _changes_steadily(e: Any, alike: list[tuple[float, float]]) -> bool:
+def _changes_steadily(e: Differences, alike: list[tuple[float, float]]) -> bool:
     """Return True if the difference changes smoothly along a line; rounding errors jump."""
     begun = [delta for delta, similarity in alike[1:] if similarity > _BEGUN]
     cosines = []
@@ -309,7 +306,7 @@ def _changes_steadily(e: Any, alike: list[tuple[float, float]]) -> bool:
     return mean > float(e.thresholds.unrelated)
 
 
-def _stays_for_most(e: Any, extent: float) -> bool:
+def _stays_for_most(e: Differences, extent: float) -> bool:
     """
     Return True if an eighth of the decorrelating perturbation leaves most differences unchanged.
 
@@ -326,7 +323,7 @@ def _stays_for_most(e: Any, extent: float) -> bool:
     return bool(unequal.any()) and float(np.mean(stays[unequal])) > e.thresholds.stays
 
 
-def _bias(e: Any, name: str, form: str | None) -> str:
+def _bias(e: Differences, name: str, form: str | None) -> str:
     """
     Say by how much results are too large on average, at any inputs; "" if they are not.
 
@@ -361,12 +358,12 @@ def _bias(e: Any, name: str, form: str | None) -> str:
     return f"{100 * abs(mean):.2g} % too {'large' if mean > 0 else 'small'} on average"
 
 
-def falls_behind(e: Any, form: str) -> bool:
+def falls_behind(e: Differences, form: str) -> bool:
     """Return True if sums in a format may be so large that terms are lost."""
     return e.length * ROUNDOFF[form] >= 2.0**-8
 
 
-def format_of_sums(e: Any) -> InferredFormat | None:
+def format_of_sums(e: Differences) -> InferredFormat | None:
     """
     Recognise sums of terms of one sign that fall behind in a lower precision.
 
@@ -401,8 +398,10 @@ def format_of_sums(e: Any) -> InferredFormat | None:
 # Results in a lower precision
 
 
-def format_of_results(e: Any) -> InferredFormat | None:
+def format_of_results(e: Differences) -> InferredFormat | None:
     """Recognise results that are numbers of a lower precision, where the other's are not."""
+    if e.error_difference.broken:
+        return None
     for name, result, other in (("g", e.result_g, e.result_f), ("f", e.result_f, e.result_g)):
         form = grid_of(e, name, result)
         if form is None or narrowest_format(e, distinct_sizes(other.numbers(np.float64))) == form:
@@ -422,7 +421,7 @@ def format_of_results(e: Any) -> InferredFormat | None:
 _CONSTANT = 0.99
 
 
-def _grid_similarity(e: Any, lowest: int) -> float:
+def _grid_similarity(e: Differences, lowest: int) -> float:
     """Return the least cosine at far inputs, without results that underflow the format."""
     small = np.abs(e.result_f.numbers(np.float64)) < 2.0**lowest
     if small.all() or e.difference.size < e.thresholds.many:

@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from .._core.threads import children_with_safe_path
+from .arrays import one_line_error
 from .callables import Implementation
-from .results import one_line_error
 
 _INTERRUPTED = 128 + signal.SIGINT
 # Seconds without a message after which a call counts as hanging.

@@ -8,15 +8,28 @@ from typing import Any
 import numpy as np
 
 from .._core.protocols import NDArray
+from .._core.report import brief
 from .._kernels.diagnose import ADD_SQUARES, COSINE, SUMMARIZE_ERRORS
+from .arrays import (
+    HIGHER_PRECISION,
+    Point,
+    Result,
+    comparable,
+    is_perturbable,
+    join_or_none,
+    one_line_error,
+    perturb,
+)
 from .callables import Implementation
-from .inputs import HIGHER_PRECISION, Point, is_perturbable, perturb
-from .results import Result, comparable, join_or_none, one_line_error
 
-# A perturbation that changes results this many times more than a different one is repeated.
-_OUTLIER_FACTOR = 100.0
-# Relative change between repeated calls above which a function is nondeterministic.
-_REPEAT_CHANGE = 0.05
+# What a limit is for: the smaller of RMSE and 2-norm, or the largest error of an element.
+NORM, ELEMENT = "norm", "element"
+
+
+def as_multiple(size: float, limit: float | None = None, measure: str = NORM) -> str:
+    """Write an error as a multiple of the expected rounding error, its measure and limit."""
+    text = f"{brief(size)} times the expected rounding error"
+    return text if limit is None else f"{text} ({measure}; allowed {brief(limit)})"
 
 
 class Perturbations:
@@ -154,31 +167,15 @@ def perturbation_rms(
     seeds: Sequence[int],
     wide: bool,
 ) -> NDArray:
-    """
-    Return the RMS change of each result under random perturbations of the inputs.
-
-    The largest change is measured again if it is an outlier: the function may be nondeterministic.
-    """
-    numbers = np.abs(here.numbers(np.float64))
-    scale = _scale(numbers)
-    sums, results = np.zeros(numbers.size), []
+    """Return the RMS change of each result under random perturbations of the inputs."""
+    scale = _scale(np.abs(here.numbers(np.float64)))
+    sums, count = np.zeros(here.integers.size), 0
     for seed in seeds:
         result = implementation(perturb(delta, seed, wide))
         if comparable(result, here):
-            d = difference(result, here)
-            ADD_SQUARES[None](d, scale, sums)
-            results.append((finite_rms(d), seed, result))
-    by_size = sorted(results, key=lambda item: item[0])
-    # With delta=0 results may be equal by chance.
-    if delta and len(results) > 1 and by_size[-1][0] > _OUTLIER_FACTOR * by_size[0][0]:
-        size, seed, result = by_size[-1]
-        again = implementation(perturb(delta, seed, wide))
-        if (
-            not comparable(again, here)
-            or finite_rms(difference(again, result)) > _REPEAT_CHANGE * size
-        ):
-            implementation.is_nondeterministic = True
-    spread: NDArray = np.sqrt(sums / max(1, len(results))) / scale
+            ADD_SQUARES[None](difference(result, here), scale, sums)
+            count += 1
+    spread: NDArray = np.sqrt(sums / max(1, count)) / scale
     return spread
 
 
@@ -202,21 +199,15 @@ def result_roundoffs(result: Result, roundoff: float) -> NDArray:
 
 def require_comparable(result: Result, working: Result, roundoff: float) -> None:
     """Raise if the result of the caller's reference cannot serve as one."""
-    problem = _problem(result, working, roundoff)
-    if problem is not None:
-        raise ValueError(f"reference {problem}: pass f in higher precision")
-
-
-def _problem(result: Result, working: Result, roundoff: float) -> str | None:
+    floats = [x.dtype for x in result.arrays if x.dtype.kind in "fc"]
+    narrow = [x for x in floats if np.finfo(x).eps > max(roundoff, 2.0**-52)]
     if result.error is not None:
-        return f"raises {one_line_error(result.error)}"
-    if result.forms != working.forms:
-        return (
-            f"returns shape {join_or_none(result.shapes)} instead of {join_or_none(working.shapes)}"
-        )
-    narrow = [
-        x.dtype
-        for x in result.arrays
-        if x.dtype.kind in "fc" and np.finfo(x.dtype).eps > max(roundoff, 2.0**-52)
-    ]
-    return f"returns {narrow[0]}" if narrow else None
+        problem = f"raises {one_line_error(result.error)}"
+    elif result.forms != working.forms:
+        shapes = join_or_none(result.shapes), join_or_none(working.shapes)
+        problem = "returns shape {} instead of {}".format(*shapes)
+    elif narrow:
+        problem = f"returns {narrow[0]}"
+    else:
+        return
+    raise ValueError(f"reference {problem}: pass f in higher precision")

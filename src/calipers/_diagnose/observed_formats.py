@@ -119,19 +119,15 @@ def call_in_float64(call: Callable[[], Any], form: str, functions: set[str]) -> 
         torch.set_default_dtype(before)
 
 
-@cache
-def _watches() -> tuple[type[Any], type[Any]]:
+def observe_torch(call: Callable[[], Any]) -> dict[str, int]:
+    """Call a function, and return how many results of operations have each format."""
     torch = _torch()
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    formats: Counter[str] = Counter()
+
     class WatchResults(TorchDispatchMode):  # type: ignore[misc]
-        """Count the results of operations in each format."""
-
-        def __init__(self, formats: Counter[str]) -> None:
-            super().__init__()
-            self._formats = formats
-
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -139,34 +135,21 @@ def _watches() -> tuple[type[Any], type[Any]]:
             for y in result if isinstance(result, (tuple, list)) else (result,):
                 if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_quantized):
                     quantised = y.is_quantized or "quantized" in str(func)
-                    name = "int8" if quantised else str(y.dtype).removeprefix("torch.")
-                    self._formats[name] += 1
+                    formats["int8" if quantised else str(y.dtype).removeprefix("torch.")] += 1
             return result
 
     class WatchAutocast(TorchFunctionMode):  # type: ignore[misc]
         """Count the functions that are called under autocast: fused ones hide what they cast."""
-
-        def __init__(self, formats: Counter[str]) -> None:
-            super().__init__()
-            self._formats = formats
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             for kind in ("cpu", "cuda"):
                 if torch.is_autocast_enabled(kind) and getattr(func, "__name__", "")[:2] != "__":
-                    dtype = torch.get_autocast_dtype(kind)
-                    self._formats[str(dtype).removeprefix("torch.")] += 1
+                    formats[str(torch.get_autocast_dtype(kind)).removeprefix("torch.")] += 1
             return func(*args, **(kwargs or {}))
 
-    return WatchResults, WatchAutocast
-
-
-def observe_torch(call: Callable[[], Any]) -> dict[str, int]:
-    """Call a function, and return how many results of operations have each format."""
-    formats: Counter[str] = Counter()
-    results, autocast = _watches()
-    with results(formats), autocast(formats):
+    with WatchResults(), WatchAutocast():
         call()
     return dict(formats)
 

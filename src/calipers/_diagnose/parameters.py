@@ -5,20 +5,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
 import numpy as np
 
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
-from .inputs import HIGHER_PRECISION, is_perturbable
+from .arrays import HIGHER_PRECISION, is_perturbable
 from .observed_formats import promoted_module
 
 # Levels of functions, containers and objects that are searched for parameters.
 _MAX_DEPTH = 12
 # Items of a container that are searched; longer ones hold data.
 _MAX_ITEMS = 1000
+# Types of values in which no parameter is.
+_PLAIN = (type, ModuleType, NoneType, str, bytes, int, float, complex)
 # Largest error of a value that is rounded to a multiple of a step, in steps: a half, and more at
 # the ends of the range.
 _ROUNDED_STEPS = 0.75
@@ -50,11 +52,6 @@ class Parameters:
         copier = _Copier(wide)
         self._bound[wide] = copier.copy(self._f, ""), copier
         return copier
-
-    @property
-    def reached(self) -> bool:
-        """Whether the function is of Python, so that what it captures can be listed."""
-        return _is_transparent(self._f)
 
     def bind(self, values: Sequence[NDArray], wide: bool) -> Callable[..., Any]:
         """Return the function with other parameters, or with them in higher precision."""
@@ -133,7 +130,7 @@ class _Copier:
         """Return a copy of x if it holds arrays, and x itself otherwise."""
         if id(x) in self._copies:
             return self._copies[id(x)]
-        if depth > _MAX_DEPTH or isinstance(x, (type, ModuleType, str, bytes, int, float, complex)):
+        if depth > _MAX_DEPTH or isinstance(x, _PLAIN):
             return x
         self._originals.append(x)
         self._copies[id(x)] = x  # while it is being copied: functions may refer to themselves
@@ -146,11 +143,10 @@ class _Copier:
             return self._module(x, name)
         if isinstance(x, np.ndarray):
             return self._array(x, name)
-        library = library_of(x)
-        if library is not None:
-            return self._tensor(x, name)
         if isinstance(x, FunctionType):
             return self._function(x, name, depth)
+        if library_of(x) is not None:
+            return self._tensor(x, name)
         if isinstance(x, partial):
             parts = [self.copy(part, name, depth + 1) for part in (x.func, x.args, x.keywords)]
             changed = any(
@@ -265,16 +261,6 @@ def is_user_object(x: Any) -> bool:
         and package not in _LIBRARIES
         and (package == "__main__" or package not in sys.stdlib_module_names)
     )
-
-
-def _is_transparent(f: Any) -> bool:
-    if is_module(f) or isinstance(f, (FunctionType, np.ufunc)):
-        return True
-    if isinstance(f, partial):
-        return _is_transparent(f.func)
-    if isinstance(f, MethodType):
-        return is_module(f.__self__) or is_user_object(f.__self__)
-    return is_user_object(f) or (type(f).__module__ == "builtins")
 
 
 def is_module(x: Any) -> bool:

@@ -1,6 +1,7 @@
 """Find results that are lost because an intermediate value leaves the range of its format."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,11 @@ from .._compare.text import differing
 from .._core.dtypes import FORMATS, ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import brief
+from .arrays import Point, Result, comparable, is_perturbable, perturbable, to_higher_precision
 from .callables import Implementation
-from .inputs import is_perturbable, perturbable, to_higher_precision
-from .noise_level import Perturbations, difference, error_norms, largest_finite
-from .results import Result, comparable
+from .higher_precision import Differences
+from .noise_level import Perturbations, as_multiple, difference, error_norms, largest_finite
 from .round_to_format import grid_of
-from .verdict import as_multiple
 
 STEP = 2  # exponent of the scaling that shows the degree of homogeneity
 _HOMOGENEOUS = 2.0**-40  # relative error of the power law
@@ -31,15 +31,15 @@ class RangeLoss:
     form: str | None = None  # whose range is too small, if it is a lower precision
 
 
-def scaled(inputs: Any, chosen: tuple[int, ...], k: int) -> list[Any]:
+def scaled(inputs: Sequence[Any], chosen: tuple[int, ...], k: int) -> Point:
     """Multiply by a power of two; in two steps, since one may be out of range."""
-    half = k // 2
+    half, new = k // 2, Point(inputs, getattr(inputs, "wide", False))
     with np.errstate(all="ignore"):
         for j in chosen:
             kind = inputs[j].real.dtype.type
             x = inputs[j] * kind(2.0**half) * kind(2.0 ** (k - half))
-            inputs = [*inputs[:j], x.astype(inputs[j].dtype), *inputs[j + 1 :]]
-    return list(inputs)
+            new[j] = x.astype(inputs[j].dtype)
+    return new
 
 
 def homogeneity_degrees(here: Result, there: Result) -> list[float] | None:
@@ -79,28 +79,12 @@ def unscaled(result: Result, degrees: list[float], k: int) -> Result:
         return Result(tuple(arrays))
 
 
-def flushed_by(e: Any) -> dict[str, NDArray]:
-    """Return masks of results that are 0 in one implementation, and subnormal in the other."""
-    fraction, lowest = FORMATS[e.form][:2]
-    numbers = {name: y.numbers(np.float64) for name, y in e.results.items()}
-    masks = {}
-    for name, y in numbers.items():
-        lost = y == 0
-        if lost.any():
-            other = np.abs(numbers["f" if name == "g" else "g"])
-            lost &= other > e.allowed * np.maximum(2.0 ** (lowest - fraction), e.scale)
-            # Zeros in place of normal numbers are not due to flushing.
-            lost &= not (other[lost] >= 2.0**lowest).any()
-        masks[name] = lost
-    return masks
-
-
-def find_range_loss(e: Any) -> RangeLoss | None:
+def find_range_loss(e: Differences) -> RangeLoss | None:
     """Return the implementation that loses results by the range of a format, and how."""
     return _not_finite(e) or _flushed(e) or (None if e.within_rounding else _rescaled(e))
 
 
-def _not_finite(e: Any) -> RangeLoss | None:
+def _not_finite(e: Differences) -> RangeLoss | None:
     """Results that are not finite, where they are in higher precision, or in the other function."""
     for name, result in e.results.items():
         y = result.numbers(np.float64)
@@ -132,7 +116,7 @@ def _not_finite(e: Any) -> RangeLoss | None:
     return None
 
 
-def _another_function(e: Any, name: str, lost: NDArray) -> bool:
+def _another_function(e: Differences, name: str, lost: NDArray) -> bool:
     """Return True if the other results of an implementation are as wrong in higher precision."""
     result, wide = e.results[name], e.wide_results.get(name)
     if wide is None or e.reference is None:
@@ -148,7 +132,7 @@ def _another_function(e: Any, name: str, lost: NDArray) -> bool:
     return bool(np.linalg.norm(there[finite & usable]) > np.linalg.norm(off[finite]) / 2)
 
 
-def _comes_back(e: Any, name: str, lost: NDArray) -> bool:
+def _comes_back(e: Differences, name: str, lost: NDArray) -> bool:
     """
     Return True if lost results are finite elsewhere, and all else is explained by rounding.
 
@@ -166,7 +150,7 @@ def _comes_back(e: Any, name: str, lost: NDArray) -> bool:
     return bool(nan) and all(_come_and_go(e, name, x) for x in (e.inputs, far))
 
 
-def _reports_overflow(e: Any, name: str) -> bool:
+def _reports_overflow(e: Differences, name: str) -> bool:
     """Return True if NumPy reports an overflow, which higher precision avoids if it is there."""
     implementation = e.implementations[name]
     here = implementation.exceptions_at(e.inputs)
@@ -175,27 +159,34 @@ def _reports_overflow(e: Any, name: str) -> bool:
     return "overflow" in here
 
 
-def _vanishes_when_scaled(e: Any, name: str, lost: NDArray) -> bool:
+def _vanishes_when_scaled(e: Differences, name: str, lost: NDArray) -> bool:
     """Return True if most lost results are finite for inputs that are larger or smaller."""
     rest = np.where(lost, 0.0, e.difference)
     if e.reference is None and not e.is_rounding(e.norms(rest)):
         return False
-    left, positions = lost.copy(), tuple(perturbable(e.inputs))
-    for power in (8, 32, 2, 16, 4, 1, -FORMATS[e.form].lowest // 4):
-        for sign in (-power, power):
-            x = scaled(e.inputs, positions, sign)
-            result = e.implementations[name](x)
-            if comparable(result, e.results[name]):
-                left &= ~np.isfinite(result.numbers(np.float64))
-            if 2 * np.count_nonzero(left) <= np.count_nonzero(lost):
-                return e.reference is not None or _is_lost_in_lower_precision(e, name, lost)
+    positions = tuple(perturbable(e.inputs))
+    powers = (k * x for x in (8, 32, 2, 16, 4, 1, -FORMATS[e.form].lowest // 4) for k in (-1, 1))
+    points = (scaled(e.inputs, positions, power) for power in powers)
+    is_finite = _is_mostly_finite(e, name, lost, points)
+    return is_finite and (e.reference is not None or _is_lost_in_lower_precision(e, name, lost))
+
+
+def _is_mostly_finite(e: Differences, name: str, lost: NDArray, points: Iterable[Any]) -> bool:
+    """Return True if most lost results are finite at one of several inputs."""
+    left = lost.copy()
+    for x in points:
+        y = e.implementations[name](x)
+        if comparable(y, e.result_f):
+            left &= ~np.isfinite(y.numbers(np.float64))
+        if 2 * np.count_nonzero(left) <= np.count_nonzero(lost):
+            return True
     return False
 
 
 _LOWER = {"float64": {"f": "f4", "c": "c8"}, "float32": {"f": "f2", "c": "c8"}}
 
 
-def _is_lost_in_lower_precision(e: Any, name: str, lost: NDArray) -> bool:
+def _is_lost_in_lower_precision(e: Differences, name: str, lost: NDArray) -> bool:
     """Return True if lost results are so for inputs near the ends of a smaller range as well."""
     if e.form not in _LOWER:
         return True
@@ -214,26 +205,21 @@ def _is_lost_in_lower_precision(e: Any, name: str, lost: NDArray) -> bool:
     return False
 
 
-def _come_and_go(e: Any, name: str, inputs: Any) -> bool:
+def _come_and_go(e: Differences, name: str, inputs: Any) -> bool:
     """Return True if perturbations of a few ulps make most lost results finite."""
     other = e.implementations["f" if name == "g" else "g"]
     here, there = e.implementations[name](inputs), other(inputs)
     if not comparable(here, there, e.result_f):
         return False
     lost = ~np.isfinite(here.numbers(np.float64)) & np.isfinite(there.numbers(np.float64))
-    left, perturb = lost.copy(), Perturbations([*inputs])
-    for k in range(2 * e.thresholds.perturbations):
-        if 2 * np.count_nonzero(left) <= np.count_nonzero(lost):
-            return True
-        y = e.implementations[name](perturb(2 * e.roundoff, e.seed + 700 + k, wide=False))
-        if comparable(y, here):
-            left &= ~np.isfinite(y.numbers(np.float64))
-    return False
+    perturb, count = Perturbations([*inputs]), 2 * e.thresholds.perturbations
+    points = (perturb(2 * e.roundoff, e.seed + 700 + k, wide=False) for k in range(count))
+    return not lost.any() or _is_mostly_finite(e, name, lost, points)
 
 
-def _flushed(e: Any) -> RangeLoss | None:
+def _flushed(e: Differences) -> RangeLoss | None:
     """Find results that are subnormal in one function and 0 in the other, all else rounding."""
-    flushed = np.logical_or(*e.flushed_by.values())
+    flushed = e.flushed
     if not flushed.any() or e.differ:
         return None
     off = [e.difference] if e.reference is None else map(e.deviation, e.results.values())
@@ -250,7 +236,7 @@ def _flushed(e: Any) -> RangeLoss | None:
     return RangeLoss(name, text)
 
 
-def _normal_differences_stay(e: Any) -> bool:
+def _normal_differences_stay(e: Differences) -> bool:
     """Return True if differences of normal numbers persist under perturbations."""
     tiny = 2.0 ** FORMATS[e.form].lowest
 
@@ -267,7 +253,7 @@ def _normal_differences_stay(e: Any) -> bool:
     return bool(e.norms(here).rms * math.sqrt(alike) > e.thresholds.systematic)
 
 
-def _rescaled(e: Any) -> RangeLoss | None:
+def _rescaled(e: Differences) -> RangeLoss | None:
     """
     Find errors that vanish when inputs are scaled by a power of two.
 
@@ -303,7 +289,7 @@ def _rescaled(e: Any) -> RangeLoss | None:
     return None
 
 
-def _scaled_error(e: Any, judged: Implementation, group: tuple[int, ...]) -> float:
+def _scaled_error(e: Differences, judged: Implementation, group: tuple[int, ...]) -> float:
     """Return the error where arguments are scaled to 1; infinite if there is no power law."""
     source = e.reference_source
     assert source is not None
@@ -318,7 +304,7 @@ def _scaled_error(e: Any, judged: Implementation, group: tuple[int, ...]) -> flo
         if abs(power) < -FORMATS[e.form].lowest // 4:  # nowhere near the ends of the range
             continue
         if degrees is None:
-            there = source.implementation(_wide_scaled(wide, group, STEP))
+            there = source.implementation(scaled(wide, group, STEP))
             degrees = homogeneity_degrees(source.result, there)
         if degrees is None:
             return math.inf
@@ -328,20 +314,14 @@ def _scaled_error(e: Any, judged: Implementation, group: tuple[int, ...]) -> flo
     return best
 
 
-def _overflows(e: Any, name: str, group: tuple[int, ...], zero: NDArray) -> bool:
+def _overflows(e: Differences, name: str, group: tuple[int, ...], zero: NDArray) -> bool:
     """Return True if results of 0 are not finite for larger inputs; of a wrong branch they are."""
     source, far = e.reference_source, -FORMATS[e.form].lowest // 4
+    assert source is not None
     there = e.implementations[name](scaled(e.inputs, group, far))
-    exact = source.implementation(_wide_scaled(to_higher_precision(e.inputs), group, far))
+    exact = source.implementation(scaled(to_higher_precision(e.inputs), group, far))
     if not comparable(there, exact, e.result_f):
         return False
     lost = zero & (np.abs(exact.numbers(np.float64)) <= e.largest)
     lost &= ~np.isfinite(there.numbers(np.float64))
     return bool(2 * np.count_nonzero(lost) > np.count_nonzero(zero))
-
-
-def _wide_scaled(wide: Any, group: tuple[int, ...], k: int) -> Any:
-    """Scale promoted inputs, and keep them promoted for parameters as well."""
-    items = scaled(list(wide), group, k)
-    wide[:] = items
-    return wide

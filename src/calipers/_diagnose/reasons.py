@@ -8,26 +8,48 @@ import numpy as np
 
 from .._compare.text import differing
 from .._core.dtypes import ROUNDOFF
+from .._core.libraries import loaded_libraries
 from .._core.report import brief
-from .inputs import perturbable
-from .noise_level import finite_rms
+from .arrays import describe_mismatch, one_line_error, perturbable
+from .noise_level import ELEMENT, NORM, as_multiple, finite_rms
 from .observed_formats import roundoff_of
-from .results import describe_mismatch
-from .verdict import (
-    ELEMENT,
-    NONDETERMINISTIC,
-    NORM,
-    RAISES,
-    Verdict,
-    as_multiple,
-    higher_precision,
-)
+from .verdict import Verdict, higher_precision
 
 if TYPE_CHECKING:
     from .evidence import Evidence
 
 _DIFFERENT = "f and g compute different functions"
 _SUM_OF_CONSTANTS = ", or use constants of float64, whose rounding errors add up"
+
+
+def raises(e: "Evidence") -> str | None:
+    """Describe the exceptions that f and g raise, and how they were called if that may be why."""
+    raised = {name: x.error for name, x in e.results.items() if x.error is not None}
+    if not raised:
+        return None
+    text = " and ".join(f"{name} raises {one_line_error(x)}" for name, x in raised.items())
+    alone = "" if len(raised) == 2 else f"; {'g' if 'f' in raised else 'f'} does not"
+    return text + alone + _how_called(e, raised)
+
+
+def _how_called(e: "Evidence", raised: dict[str, Exception]) -> str:
+    """Say how f and g were called, where that may be why they raise."""
+    errors = list(raised.values())
+    if len(errors) == 2 and all(isinstance(error, TypeError) for error in errors):
+        numbers = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iufc" for x in e.inputs)
+        if len(e.inputs) > 1 and numbers:
+            text = f"; they are called with {len(e.inputs)} arguments, one for each number in "
+            return text + "inputs: pass a NumPy array if the numbers are one argument"
+        if len(e.inputs) == 1 and all("positional argument" in str(error) for error in errors):
+            return "; they are called with 1 argument: pass several as a tuple, inputs=(a, b)"
+    if loaded_libraries() and any("ndarray" in str(error) for error in errors):
+        return "; it is called with NumPy arrays: pass tensors if it needs tensors"
+    for name, error in raised.items():
+        library = e.implementations[name].array_library
+        if isinstance(error, TypeError) and library != "NumPy":
+            text = f"; {name} is called with arrays of {library}: convert them with np.asarray in "
+            return f"{text}{name} if it needs NumPy arrays"
+    return ""
 
 
 def incomparable(e: "Evidence") -> str | None:
@@ -39,7 +61,7 @@ def incomparable(e: "Evidence") -> str | None:
 def with_nonfinite(e: "Evidence", verdict: Verdict) -> Verdict:
     """Add that a matrix among the inputs is not finite, if that may be why results are not."""
     numbers = [y.numbers(np.float64) for y in e.results.values() if y.error is None]
-    if verdict.kind != RAISES and all(np.isfinite(x).all() for x in numbers):
+    if verdict.kind != "RAISES" and all(np.isfinite(x).all() for x in numbers):
         return verdict
     for k in perturbable(e.inputs):
         lost = int(np.count_nonzero(~np.isfinite(e.inputs[k])))
@@ -52,7 +74,7 @@ def with_nonfinite(e: "Evidence", verdict: Verdict) -> Verdict:
 
 def with_repeats(e: "Evidence", verdict: Verdict) -> Verdict:
     """Add to another verdict that results change from call to call within rounding."""
-    if verdict.kind in (RAISES, NONDETERMINISTIC) or not e.difference_is_defined:
+    if verdict.kind in ("RAISES", "NONDETERMINISTIC") or not e.difference_is_defined:
         return verdict
     r = e.repeats
     if not r.names or r.spread > 2 * e.allowed or r.problem is not None:
@@ -134,12 +156,12 @@ def _loop(e: "Evidence", size: float) -> str:
 
 
 def jumps(e: "Evidence") -> str:
-    text = f"the function is discontinuous here: {e.jumps.count} by more than rounding, and it "
+    text = f"the function is discontinuous here: {e.jumps} by more than rounding, and it "
     return text + "changes as much when its inputs change by a few ulps"
 
 
 def other_jumps(e: "Evidence") -> str:
-    text = f"f and g jump at different points: {e.jumps.count} by more than rounding, in "
+    text = f"f and g jump at different points: {e.jumps} by more than rounding, in "
     return f"{text}{higher_precision(e.form)} as well"
 
 
@@ -184,7 +206,7 @@ def differ_in_higher_precision(e: "Evidence") -> str:
     assert e.wide is not None
     wide, far, t = e.wide, e.wide.norms, e.thresholds
     precision = higher_precision(e.form)
-    lost = int(np.count_nonzero(np.logical_or(*e.flushed_by.values())))
+    lost = int(np.count_nonzero(e.flushed))
     here = f"within rounding here{f' except {lost} subnormal results flushed to 0' if lost else ''}"
     if far.broken:
         n = f"{far.broken} of {wide.difference.size} results"
@@ -212,18 +234,15 @@ def steady(e: "Evidence") -> str:
     assert e.near_similarity is not None
     text = f"the difference is nearly the same (cosine {e.near_similarity:.2g}) after "
     text += "perturbations of the inputs by a few ulps"
-    size = e.norms(np.where(e.zeros_by_constants, 0.0, e.difference))
-    if size.rms * e.roundoff > e.thresholds.large and e.near_similarity > e.thresholds.persistent:
-        off = as_multiple(size.robust, e.allowed, NORM)
+    if e.steady_error.rms * e.roundoff > e.thresholds.large:
+        off = as_multiple(e.steady_error.robust, e.allowed, NORM)
         return f"{_DIFFERENT}: they differ by {off}, but {text}, as rounding would not be"
     return f"{_DIFFERENT}, or use differently rounded constants: within rounding here, but {text}"
 
 
-def for_this_length(e: "Evidence") -> str:
-    return (
-        f"f or g is right only for a batch of this length: {e.arrangements.for_this_length}, "
-        "though all is within rounding here"
-    )
+def mixed(e: "Evidence") -> str:
+    text = f"{e.arrangements.mixed}: its rows depend on each other, or it is right only for a "
+    return text + "batch of this length, though all is within rounding here"
 
 
 def times_expected(e: "Evidence", name: str, form: str) -> float:

@@ -1,26 +1,24 @@
 """Repeat calls: races, dropout, uninitialised memory, and rounding at random."""
 
 import math
-import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import index_text
+from .arrays import Result, comparable, join_or_none, one_line_error, perturbable, raw_bytes
 from .callables import POISON_BYTES, BudgetError
+from .higher_precision import Differences
 from .inferred_formats import argument_names, rounding_to
-from .inputs import perturbable
-from .noise_level import difference, error_norms, finite_rms, perturbation_rms, result_roundoffs
-from .results import Result, comparable, join_or_none, one_line_error, raw_bytes
-from .round_to_format import grid_of
-from .verdict import as_multiple
-
-# Calls of each implementation that are made however long they take.
-_LEAST = 3
+from .noise_level import (
+    as_multiple,
+    difference,
+    error_norms,
+    finite_rms,
+)
 
 
 @dataclass(frozen=True)
@@ -42,17 +40,10 @@ class Repeats:
         return f"{' and '.join(self.names)} {verb} not deterministic"
 
 
-def repeat(e: Any) -> Repeats:
-    """Call f and g again, to see a change in one call of four with 99 %, if that is cheap."""
-    t, again = e.thresholds, {name: [y] for name, y in e.results.items()}
-    most = min(t.repeats, max(2, e.f.budget.limit // t.repeats))
-    if e.same_bits:  # a result that is cached or kept shows in the calls that follow
-        e.equal_only_here  # noqa: B018
-    end, count = time.perf_counter() + t.seconds, 1
-    while count < most and (count < _LEAST or time.perf_counter() < end):
-        for name, implementation in e.implementations.items():
-            again[name].append(implementation(e.inputs))
-        count += 1
+def find_changes(e: Differences, names: tuple[str, ...]) -> Repeats:
+    """Describe how the results of repeated calls differ, of the implementations in `names`."""
+    t, again = e.thresholds, e.repeated_results
+    count = len(again["f"])
     for name, (first, *rest) in again.items():
         for x in rest:
             if x.error is not None:
@@ -62,67 +53,26 @@ def repeat(e: Any) -> Repeats:
                 text = f"{name} returns shape {join_or_none(first.shapes)}, and shape "
                 text += f"{join_or_none(x.shapes)} when it is called again"
                 return Repeats(count, problem=text)
-    names = tuple(
-        name
-        for name, (first, *rest) in again.items()
-        if any(x.bits() != first.bits() for x in rest)
-    )
-    e.evidence["repeats_differ"] = list(names)
-    if not names:
-        return Repeats(count)
     problem = _unwritten(again, names)
     if problem is not None:
         return Repeats(count, names, problem=problem)
-    unit = _noise_free_unit(e)
-    sizes = [
-        error_norms(difference(again[name][0], x), unit) for name in names for x in again[name][1:]
-    ]
-    spread = max(size.robust if not size.broken else math.inf for size in sizes)
-    typical = spread
+    unit = e.steady_scale
+    changes = [difference(again[name][0], x) for name in names for x in again[name][1:]]
+    sizes = [error_norms(d, unit) for d in changes]
+    spread = typical = max(math.inf if size.broken else size.robust for size in sizes)
     # A single lost write shows in the largest change, not in norms.
-    peak = max(size.peak if not size.broken else math.inf for size in sizes)
+    peak = max(math.inf if size.broken else size.peak for size in sizes)
     if peak > t.single * 2 * e.allowed:
         spread = max(spread, peak)
     e.evidence["spread"] = spread
     form, text = None, ""
-    changed = [
-        np.mean(np.abs(difference(again[name][0], x)) > 2 * e.allowed * unit)
-        for name in names
-        for x in again[name][1:]
-    ]
     # Lost writes change few results, and random rounding most of them.
-    if spread > 2 * e.allowed and np.mean(changed) > t.unrelated:
+    changed = np.mean([np.abs(d) > 2 * e.allowed * unit for d in changes])
+    if spread > 2 * e.allowed and changed > t.unrelated:
         with suppress(BudgetError):
             form, text = _rounds_at_random(e, names, typical, unit)
     biased = "standard errors" in text
     return Repeats(count, names, spread, format=form, explanation=text, is_biased=biased)
-
-
-def _noise_free_unit(e: Any) -> NDArray:
-    """Return the noise level, without nondeterminism of the function itself."""
-    t, source = e.thresholds, e.reference_source
-    here, implementation = (
-        (e.result_f, e.f)
-        if source is None
-        else (
-            source.result,
-            source.implementation,
-        )
-    )
-    noise = perturbation_rms(
-        implementation,
-        here,
-        e.perturb,
-        0.0,
-        range(e.seed, e.seed + t.perturbations),
-        source is not None,
-    )
-    share = 1 / t.above if source is None else 1.0
-    finite = np.isfinite(e.scale)
-    if share * np.linalg.norm(noise[finite]) <= 0.3 * np.linalg.norm(e.scale[finite]):
-        scale: NDArray = e.scale
-        return scale
-    return result_roundoffs(here, e.roundoff)
 
 
 def _unwritten(again: dict[str, list[Result]], names: tuple[str, ...]) -> str | None:
@@ -152,38 +102,28 @@ def _is_poison(x: NDArray) -> NDArray:
 
 
 def _rounds_at_random(
-    e: Any, names: tuple[str, ...], spread: float, unit: NDArray
+    e: Differences, names: tuple[str, ...], spread: float, unit: NDArray
 ) -> tuple[str | None, str]:
     """
-    Recognise stochastic rounding: of results to a format, or of inputs, by those it leaves alone.
+    Recognise stochastic rounding of inputs, by those that it leaves alone.
 
     Numbers of the format are not rounded (Croci et al., R. Soc. Open Sci. 9 (2022)): calls at such
     inputs are alike. What drops numbers, or races, does so with any.
     """
-    off = e.error_difference
-    forms = {grid_of(e, name, e.results[name]) for name in names}
-    form = forms.pop()
-    one = 0.0 if form is None or forms or off.broken else ROUNDOFF[form] / e.roundoff
-    if max(spread, off.robust) <= 4 * one:
-        text = f"{Repeats(0, names).subject}: calls with the same inputs differ by "
-        text += f"{as_multiple(spread)}, in steps of {form}: the results are rounded at random to "
-        return form, text + "that precision"
     for form in ("tf32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2"):
         coarse = ROUNDOFF[form] / e.roundoff
-        if off.broken or not coarse / 32 <= spread <= 4 * coarse or off.robust > 4 * coarse:
+        if not coarse / 32 <= spread <= 4 * coarse:
             continue
         for group in [[k] for k in perturbable(e.inputs)] + [perturbable(e.inputs)]:
             x = [rounding_to(form, False)(v) if k in group else v for k, v in enumerate(e.inputs)]
-            if any(v is None and e.inputs[k] is not None for k, v in enumerate(x)):
+            if any(x[k] is None for k in group):  # it overflows
                 continue
             calls = [e.f(x), e.g(x), *(e.implementations[n](x) for n in names for _ in range(8))]
             if not comparable(e.result_f, *calls):
                 continue
-            within = max(2 * e.allowed, spread / 4)
             changes = [difference(calls[0], y) for y in calls[1:]]
-            sizes = [error_norms(d, unit) for d in changes]
             beyond = np.mean([~(np.abs(d) <= 2 * e.allowed * unit) for d in changes])
-            if beyond <= 1 / 4 and all(size.robust <= within and not size.broken for size in sizes):
+            if beyond <= 1 / 4 and all(error_norms(d, unit).robust <= spread / 4 for d in changes):
                 text = f"{' and '.join(names)} round{'s' * (len(names) == 1)} "
                 text += (
                     f"{argument_names(group, e)} at random to about the precision of {form}: calls "
@@ -193,11 +133,11 @@ def _rounds_at_random(
     return None, ""
 
 
-def _bias(e: Any, names: tuple[str, ...]) -> str:
+def _bias(e: Differences, names: tuple[str, ...]) -> str:
     """Say by how many standard errors the mean of several calls is off, if that is too much."""
     other = e.reference or e.results["f" if names[0] == "g" else "g"]
     draws = [e.implementations[names[0]](e.inputs) for _ in range(e.thresholds.perturbations)]
-    if len(names) > 1 or not comparable(other, *draws):
+    if len(names) > 1:
         return ""
     off = np.array([difference(y, other) for y in draws]) * np.where(e.scale > 0, 1 / e.scale, 0)
     error = finite_rms(off.std(axis=0, ddof=1)) / math.sqrt(len(off))

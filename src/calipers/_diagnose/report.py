@@ -2,72 +2,43 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._compare.compare import compare
 from .._compare.patterns import region
-from .._compare.statistics import PairStatistics
 from .._compare.tolerances import Tolerance, recommend_tolerance
 from .._core.dtypes import ROUNDOFF
 from .._core.environment import fingerprint
 from .._core.protocols import NDArray
-from .._core.report import Report
+from .._core.report import Report, name_in_code
+from .arrays import comparable
 from .callables import BudgetError, Implementation
 from .evidence import Evidence
 from .noise_level import ErrorNorms, finite_rms
 from .parameters import is_module
-from .results import comparable
-from .text import again, details, headline, inputs_text, names_in_code, text_of
-from .verdict import (
-    ALLOWED,
-    BUG,
-    EQUAL,
-    KINDS,
-    LAYOUT,
-    RANGE,
-    ROUNDING,
-    SUSPECT,
-    DiagnosisData,
-    Verdict,
-    Worst,
-)
+from .text import again, details, headline, inputs_text, text_of
+from .verdict import ALLOWED, KINDS, DiagnosisData, Verdict, Worst
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """Measured errors, for the report."""
-
-    evidence: dict[str, Any]
-    units: NDArray | None = None  # |f - g| / expected rounding error, by entry
-    reference: NDArray | None = None
-
-
-def measure(e: Evidence) -> Measurement:
+def _measured(e: Evidence) -> dict[str, Any]:
     """Return the errors, as far as the remaining calls allow."""
     try:
         evidence: dict[str, Any] = {"apart": _numbers(e.error_difference)}
         evidence["apart"]["absolute_largest"] = float(np.abs(e.difference).max(initial=0))
-        with np.errstate(all="ignore"):
-            units = np.where(e.difference == 0, 0.0, np.abs(e.difference) / e.scale)
         if e.reference is None:
             evidence["scale"] = finite_rms(e.result_f.numbers(np.float64))
-            if e.source == "auto" and "wide_results" in vars(e):
+            if e.source == "auto" and "references" in vars(e):
                 evidence["higher_precision"] = [*e.wide_results]
-            return Measurement(evidence, units)
-        reference = e.reference.numbers(np.float64)
-        evidence |= {
-            "f": _numbers(e.errors["f"]),
-            "g": _numbers(e.errors["g"]),
-            "kappa": e.condition,
-            "scale": finite_rms(reference),
-            "measured_from": e.reference_name,
-        }
+            return evidence
+        evidence |= {name: _numbers(size) for name, size in e.errors.items()}
+        evidence["kappa"] = e.condition
+        evidence["scale"] = finite_rms(e.reference.numbers(np.float64))
+        evidence["measured_from"] = e.reference_name
         if e.reference_name in e.implementations:
             evidence["higher_precision"] = [*e.wide_results]
             evidence["rounds_inside"] = e.rounds_inside
@@ -75,9 +46,9 @@ def measure(e: Evidence) -> Measurement:
             evidence["wide"] = _numbers(e.wide.norms)
             if e.error_difference.absolute:
                 evidence["drop"] = e.wide.norms.absolute / e.error_difference.absolute
-        return Measurement(evidence, units, reference)
+        return evidence
     except BudgetError:
-        return Measurement({})
+        return {}
 
 
 def _numbers(size: ErrorNorms) -> dict[str, float | int]:
@@ -197,7 +168,7 @@ class Diagnosis(DiagnosisData, Report):
         if unknown:
             msg = f"allow must contain only {', '.join(KINDS)}, got {', '.join(sorted(unknown))}"
             raise ValueError(msg)
-        return self.kind == EQUAL or self.kind in kinds
+        return self.kind == "EQUAL" or self.kind in kinds
 
     def recommend_tolerance(self) -> Tolerance:
         """
@@ -224,7 +195,7 @@ class Diagnosis(DiagnosisData, Report):
         >>> found.recommend_tolerance().rtol < 1e-6
         True
         """
-        if self.kind in (BUG, SUSPECT, RANGE) or not self.shapes:
+        if self.kind in ("BUG", "SUSPECT", "RANGE") or not self.shapes:
             msg = (
                 f"the verdict is {self.kind}: a tolerance for it would accept wrong results as well"
             )
@@ -265,28 +236,27 @@ def build_diagnosis(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
     worst: tuple[Worst, ...] = ()
     where = None
     evidence = dict(e.evidence)
-    if are_comparable and verdict.kind != EQUAL:
-        measurement = measure(e)
-        evidence.update(measurement.evidence)
-        if measurement.units is not None:
-            worst = _farthest(e, measurement.units, measurement.reference)
+    if are_comparable and verdict.kind != "EQUAL":
+        measured = _measured(e)
+        evidence |= measured
+        if measured:
+            with np.errstate(all="ignore"):
+                units = np.where(e.difference == 0, 0.0, np.abs(e.difference) / e.scale)
+            worst = _farthest(e, units)
             # Single results may exceed the limit, although the norm does not.
-            if verdict.kind not in (ROUNDING, LAYOUT) and not e.is_rounding(e.error_difference):
-                where = _where(e, measurement.units)
+            if verdict.kind not in ("ROUNDING", "LAYOUT") and not e.is_rounding(e.error_difference):
+                where = _where(e, units)
     elif are_comparable:
-        numbers = e.result_f.numbers(np.float64)
-        evidence["scale"] = finite_rms(numbers)
+        evidence["scale"] = finite_rms(e.result_f.numbers(np.float64))
     kinds = {name: [*y.dtypes] for name, y in e.results.items()}
     if are_comparable and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds
     if _have_one_structure(e.f, e.g):
         evidence["same_modules"] = True
-    libraries = {
-        name: implementation.array_library for name, implementation in e.implementations.items()
-    }
+    libraries = {name: x.array_library for name, x in e.implementations.items()}
     if {*libraries.values()} != {"NumPy"}:
         evidence["arrays"] = libraries
-    calls = {name: implementation.calls for name, implementation in e.implementations.items()}
+    calls = {name: x.calls for name, x in e.implementations.items()}
     return Diagnosis(
         verdict.kind,
         verdict.reason,
@@ -311,6 +281,12 @@ def build_diagnosis(verdict: Verdict, e: Evidence, seconds: float) -> Diagnosis:
     )
 
 
+def names_in_code(f: Any, g: Any) -> tuple[str, str]:
+    """Return the names of both functions in code; "f" and "g" if they have the same one."""
+    names = name_in_code(f, "f", ("g",)), name_in_code(g, "g", ("f",))
+    return ("f", "g") if names[0] == names[1] else names
+
+
 def _have_one_structure(f: Implementation, g: Implementation) -> bool:
     """Return True for torch modules of the same layers, which `probes.layers` compares."""
     modules: list[Any] = [f.call, g.call]
@@ -320,12 +296,13 @@ def _have_one_structure(f: Implementation, g: Implementation) -> bool:
     return names[0] == names[1] and len(names[0]) > 1
 
 
-def _farthest(e: Evidence, units: Any, reference: Any) -> tuple[Worst, ...]:
+def _farthest(e: Evidence, units: NDArray) -> tuple[Worst, ...]:
     far = np.nan_to_num(units, nan=np.inf)
     first = max(0, far.size - 5)
     worst = np.argpartition(far, first)[first:] if first else np.arange(far.size)
     order = worst[np.lexsort((worst, -far[worst]))]
     f, g = e.result_f.numbers(np.float64), e.result_g.numbers(np.float64)
+    reference = None if e.reference is None else e.reference.numbers(np.float64)
     entries = []
     for k in order.tolist():
         if units[k] == 0:
@@ -336,7 +313,7 @@ def _farthest(e: Evidence, units: Any, reference: Any) -> tuple[Worst, ...]:
     return tuple(entries)
 
 
-def _where(e: Evidence, units: Any) -> str | None:
+def _where(e: Evidence, units: NDArray) -> str | None:
     """Describe the region in which differences exceed the limit; None if there is none."""
     if len(e.result_f.arrays) != 1 or e.result_f.arrays[0].dtype.kind == "c":
         return None
@@ -346,7 +323,8 @@ def _where(e: Evidence, units: Any) -> str | None:
     if bad.all():
         some = "the only result is" if bad.size == 1 else f"all {bad.size} results are"
         return f"{some} above the limit"
-    tally: PairStatistics = compare(bad, np.zeros_like(bad)).tally
+    tally = compare(bad, np.zeros_like(bad)).tally
+    assert tally is not None
     count = int(np.count_nonzero(bad))
     location = region(tally, with_share=False)
     verb = "is" if count == 1 else "are"

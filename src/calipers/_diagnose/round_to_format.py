@@ -14,9 +14,9 @@ from .._core.libraries import library_of, require_host
 from .._core.protocols import NDArray
 from .._execution.block_passes import scan
 from .._kernels.emulation import ROUND_EACH
-from .inputs import perturbable
+from .arrays import Result, comparable, perturbable
+from .higher_precision import Differences
 from .noise_level import finite_rms
-from .results import Result, comparable
 
 
 def integer_dtype(dtype: DType) -> DType:
@@ -138,7 +138,7 @@ class Rounder:
 _STORED = ("float8_e5m2", "float8_e4m3", "bfloat16", "float16", "float32")
 
 
-def grid_of(e: Any, name: str, result: Result) -> str | None:
+def grid_of(e: Differences, name: str, result: Result) -> str | None:
     """
     Return the lower precision that holds all results; of few, also those at perturbed inputs.
 
@@ -155,7 +155,7 @@ def grid_of(e: Any, name: str, result: Result) -> str | None:
     return narrowest_format(e, numbers)
 
 
-def narrowest_format(e: Any, numbers: NDArray) -> str | None:
+def narrowest_format(e: Differences, numbers: NDArray) -> str | None:
     """Return the narrowest format that holds all numbers, if that is no accident."""
     for form in _lower(e, numbers):
         unused = numbers.size * math.log2(ROUNDOFF[form] / e.roundoff)
@@ -164,7 +164,7 @@ def narrowest_format(e: Any, numbers: NDArray) -> str | None:
     return None
 
 
-def _lower(e: Any, numbers: NDArray) -> list[str]:
+def _lower(e: Differences, numbers: NDArray) -> list[str]:
     forms = _STORED if numbers.size >= e.thresholds.many else _STORED[2:]
     return [form for form in forms if ROUNDOFF[form] > e.roundoff]
 
@@ -176,7 +176,7 @@ def _holds(form: str, numbers: NDArray) -> bool:
     return np.array_equal(round_array(numbers, format_parameters(form, numbers.dtype)), numbers)
 
 
-def _plain(e: Any, numbers: NDArray, form: str) -> bool:
+def _plain(e: Differences, numbers: NDArray, form: str) -> bool:
     """Return True if numbers need fewer bits than the format has, or are due to cancellation."""
     fraction, lowest = FORMATS[form][:2]
     exponents = np.frexp(numbers)[1] - 1
@@ -196,7 +196,7 @@ def distinct_sizes(numbers: NDArray) -> NDArray:
     return sizes
 
 
-def _sizes_elsewhere(e: Any, name: str, some: NDArray | None = None) -> NDArray:
+def _sizes_elsewhere(e: Differences, name: str, some: NDArray | None = None) -> NDArray:
     """Return the sizes of results, or of some, at perturbed inputs, each once."""
     sizes = [np.empty(0)]
     for k in range(3):
@@ -214,7 +214,7 @@ def _common_spacing(numbers: NDArray) -> float:
     return float(np.ldexp((digits & -digits).astype(np.float64), exponents - 53).min())
 
 
-def quantum_of_results(e: Any) -> tuple[str, float] | None:
+def quantum_of_results(e: Differences) -> tuple[str, float] | None:
     """
     Recognise cancellation: results are multiples of an ulp of larger numbers that were subtracted.
 
@@ -243,7 +243,7 @@ def quantum_of_results(e: Any) -> tuple[str, float] | None:
     return None
 
 
-def _spare(e: Any, numbers: NDArray) -> float:
+def _spare(e: Differences, numbers: NDArray) -> float:
     """Return how many bits less than their format's numbers need, the largest as well."""
     unused = math.log2(_common_spacing(numbers)) - math.log2(float(numbers.max()))
     return unused - math.log2(e.roundoff)

@@ -8,6 +8,7 @@ measured when a rule first reads it, so that the order of conditions is that of 
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,25 +16,12 @@ import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from . import reasons
-from .callables import describe_exceptions
+from .arrays import comparable, is_integer
+from .callables import BudgetError
+from .elsewhere import is_smooth
 from .evidence import Evidence
-from .noise_level import finite_rms
-from .results import comparable
-from .verdict import (
-    AMPLIFIED,
-    BUG,
-    EQUAL,
-    LAYOUT,
-    NONDETERMINISTIC,
-    RAISES,
-    RANGE,
-    REDUCED,
-    ROUNDING,
-    SUSPECT,
-    UNSTABLE,
-    Verdict,
-    as_multiple,
-)
+from .noise_level import as_multiple, finite_rms
+from .verdict import Kind, Verdict
 
 # A reason; that of REDUCED has the format and the rounded arguments as well.
 Reason = str | tuple[str, str | None, tuple[int, ...] | None] | None
@@ -42,24 +30,22 @@ Reason = str | tuple[str, str | None, tuple[int, ...] | None] | None
 class Rule(NamedTuple):
     """A verdict, and the function that returns its reason or None."""
 
-    kind: str
+    kind: Kind
     reason: Callable[[Evidence], Reason]
 
     def __call__(self, e: Evidence) -> Verdict | None:
         reason = self.reason(e)
-        return (
-            None
-            if not reason
-            else Verdict(self.kind, *((reason,) if type(reason) is str else reason))
-        )
+        if not reason:
+            return None
+        return Verdict(self.kind, *((reason,) if isinstance(reason, str) else reason))
 
 
 def raises(e: Evidence) -> Reason:
     """Precondition: a function raises an exception, at once or when it is called again."""
-    exception = describe_exceptions(e.implementations, e.results, e.inputs)
-    if exception is None and comparable(e.result_f, e.result_g):
-        exception = e.repeats.exception
-    return exception
+    raised = reasons.raises(e)
+    if raised is None and comparable(e.result_f, e.result_g):
+        return e.repeats.exception
+    return raised
 
 
 def incomparable(e: Evidence) -> Reason:
@@ -73,29 +59,21 @@ def unrepeatable(e: Evidence) -> Reason:
     r = e.repeats
     if r.problem is not None:
         return str(r.problem)
-    changed = [name for name, x in e.implementations.items() if x.is_nondeterministic]
-    if changed and not r.names:
-        text = f"{replace(r, names=tuple(changed)).subject}: repeated calls at inputs perturbed by "
-        text += "about 1 ulp differ by more than rounding "
-    elif r.names and r.spread > 2 * e.allowed and r.format is None:
-        text = (
-            f"{r.subject}: calls with the same inputs differ by {as_multiple(r.spread)}, which no "
-        )
-        text += "order of summation explains "
-    else:
+    if not r.names or r.spread <= 2 * e.allowed or r.format is not None:
         return None
-    return f"{text}(dropout, a race, uninitialised memory)"
+    text = f"{r.subject}: calls with the same inputs differ by {as_multiple(r.spread)}, which no "
+    return text + "order of summation explains (dropout, a race, uninitialised memory)"
 
 
 def nondeterministic(e: Evidence) -> Reason:
     """Precondition: results change from call to call as f and g differ, or at random."""
     r = e.repeats
-    if not r.names or e.error_difference.broken:
+    if not r.names:
         return None
     text = f"{r.subject}: calls with the same inputs differ by {as_multiple(r.spread)}, "
     if r.format is not None:
         return None if r.is_biased else r.explanation
-    near = e.error_difference.robust <= max(e.allowed, 4 * r.spread) or e.within_rounding
+    near = e.error_difference.robust <= max(e.allowed, 4 * r.spread)
     return text + "which a different order of summation explains" if near and not e.differ else None
 
 
@@ -122,15 +100,11 @@ def other_function(e: Evidence) -> Reason:
     if _is_hidden_by_larger_results(e) and _is_large_where_hidden(e):
         return reasons.hidden_by_larger_results(e)
     if e.within_rounding:
-        if _is_steady(e) and _is_steady_and_large(e):
+        if _is_steady(e) and e.steady_error.rms * e.roundoff > e.thresholds.large:
             return reasons.steady(e)
-        if _is_plain_rounding(e) and e.arrangements.dependent is not None:
-            return f"{e.arrangements.dependent}: its rows depend on each other"
         return None
     if e.observed_reduction is not None and _differs_without_formats(e):
-        assert e.difference_without_formats is not None
-        size = e.norms(e.difference_without_formats)
-        return reasons.observed(e) if size.robust > e.allowed else None
+        return reasons.observed(e)
     if not e.differ or (e.stored_format is not None and not e.stored_format.bias):
         return None
     if e.error_difference.broken or e.far_similarity <= e.thresholds.persistent or _is_little(e):
@@ -156,10 +130,7 @@ def hidden(e: Evidence) -> Reason:
         return reasons.differ_in_higher_precision(e)
     if _is_steady(e):
         return reasons.steady(e)
-    a = e.arrangements if _is_plain_rounding(e) else None
-    if a is None or a.for_this_length is None:
-        return None
-    return reasons.for_this_length(e)
+    return reasons.mixed(e) if _is_plain_rounding(e) and e.arrangements.mixed else None
 
 
 def amplified(e: Evidence) -> Reason:
@@ -179,9 +150,7 @@ def amplified(e: Evidence) -> Reason:
     is_loop = high <= min(t.single * e.allowed, 4 * low)
     if is_loop and e.condition > t.ill_conditioned and e.differ is False:
         return reasons.ill_conditioned(e)
-    if e.far_similarity <= t.persistent and e.jumps.explained and not _at_ties(e):
-        return reasons.jumps(e)
-    return None
+    return reasons.jumps(e) if e.far_similarity <= t.persistent and e.jumps else None
 
 
 def layout(e: Evidence) -> Reason:
@@ -205,7 +174,7 @@ def ties(e: Evidence) -> Reason:
             return None
         return reasons.integers_at_ties(e)
     if e.differ and e.condition <= t.ill_conditioned:
-        return reasons.other_jumps(e) if e.reference is not None and e.jumps.explained else None
+        return reasons.other_jumps(e) if e.jumps else None
     return reasons.ties(e) if _at_ties(e) else None
 
 
@@ -215,13 +184,10 @@ def reduced(e: Evidence) -> Reason:
         return None
     if e.observed_reduction is not None:
         name, form = e.observed_reduction
-        is_measured = e.difference_without_formats is not None
-        small = reasons.times_expected(e, name, form) <= e.allowed
-        same = (
-            not _differs_without_formats(e)
-            if is_measured
-            else (small and e.far_similarity <= e.thresholds.persistent)
-        )
+        if e.difference_without_formats is None:
+            same = reasons.times_expected(e, name, form) <= e.allowed
+        else:
+            same = not _differs_without_formats(e)
         return (reasons.observed(e), form, None) if same else None
     if _loses_digits_in_both(e) or _reference_loses_digits(e) or e.quantum is not None:
         return None
@@ -233,11 +199,7 @@ def reduced(e: Evidence) -> Reason:
 
 def unstable(e: Evidence) -> Reason:
     """Precondition: the function is the same, and the cause of a loss of digits is seen."""
-    if (
-        e.error_difference.broken
-        or e.differ
-        or (e.inferred_format is not None and e.inferred_format.bias)
-    ):
+    if e.error_difference.broken or e.differ or _is_biased(e):
         return None
     if e.quantum is not None:
         return reasons.cancellation(e)
@@ -262,9 +224,7 @@ def undecided(e: Evidence) -> Reason:
     """Precondition: no cause is seen of a difference in one precision, or a little one."""
     if e.error_difference.broken or e.integers.differing:
         return None
-    if e.observed_reduction is not None and _differs_without_formats(e):
-        return reasons.observed(e)
-    if e.inferred_format is not None and e.inferred_format.bias:
+    if _is_biased(e):
         return reasons.inferred(e)
     if e.differ is False:
         return reasons.in_one_precision(e) if _is_as_of_constants(e) else None
@@ -280,22 +240,22 @@ def different(e: Evidence) -> Reason:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(RAISES, raises),
-    Rule(BUG, incomparable),
-    Rule(BUG, unrepeatable),
-    Rule(NONDETERMINISTIC, nondeterministic),
-    Rule(EQUAL, equal),
-    Rule(RANGE, out_of_range),
-    Rule(BUG, other_function),
-    Rule(SUSPECT, hidden),
-    Rule(AMPLIFIED, amplified),
-    Rule(LAYOUT, layout),
-    Rule(ROUNDING, rounding),
-    Rule(SUSPECT, ties),
-    Rule(REDUCED, reduced),
-    Rule(UNSTABLE, unstable),
-    Rule(SUSPECT, undecided),
-    Rule(BUG, different),
+    Rule("RAISES", raises),
+    Rule("BUG", incomparable),
+    Rule("BUG", unrepeatable),
+    Rule("NONDETERMINISTIC", nondeterministic),
+    Rule("EQUAL", equal),
+    Rule("RANGE", out_of_range),
+    Rule("BUG", other_function),
+    Rule("SUSPECT", hidden),
+    Rule("AMPLIFIED", amplified),
+    Rule("LAYOUT", layout),
+    Rule("ROUNDING", rounding),
+    Rule("SUSPECT", ties),
+    Rule("REDUCED", reduced),
+    Rule("UNSTABLE", unstable),
+    Rule("SUSPECT", undecided),
+    Rule("BUG", different),
 )
 
 
@@ -307,6 +267,46 @@ def decide(e: Evidence) -> Verdict:
             e.evidence["rule"] = rule.reason.__name__
             return reasons.with_nonfinite(e, reasons.with_repeats(e, verdict))
     raise AssertionError  # the last rule always decides
+
+
+def with_integers_as_numbers(e: Evidence, verdict: Verdict) -> tuple[Verdict, Evidence]:
+    """
+    Judge again with integer inputs as floating-point numbers, before a verdict of BUG or SUSPECT.
+
+    Integers are exact, but values computed from them are rounded, such as the angle of position
+    8192. The result is then exact for inputs perturbed by a few ulps (a backward error: Higham,
+    Accuracy and Stability of Numerical Algorithms, 2nd ed., section 1.5), and such perturbations
+    redraw the error, unlike that of a different function.
+    """
+    positions = [k for k, x in enumerate(e.inputs) if is_integer(x) and x.any()]
+    if (
+        verdict.kind not in ("BUG", "SUSPECT")
+        or not positions
+        or e.form not in ("float32", "float64")
+    ):
+        return verdict, e
+    with suppress(BudgetError):
+        if not e.difference_is_defined or e.reference is None:
+            return verdict, e
+        numbers = e.with_integers_as(e.form)
+        if numbers is None or numbers.reference is None or not is_smooth(numbers, positions):
+            return verdict, e
+        near = [
+            numbers.similarity(e.thresholds.few * e.roundoff, e.seed + 1250 + k) or 0.0
+            for k in range(e.thresholds.perturbations)
+        ]
+        alike = numbers.evidence["likeness_nearby"] = float(np.mean(near))
+        if alike >= e.thresholds.persistent:
+            return verdict, e
+        vars(numbers)["repeats"] = e.repeats
+        verdicts = (rule(numbers) for rule in RULES if rule.kind not in ("RAISES", "RANGE"))
+        again = next(filter(None, verdicts))
+        if again.kind in ("AMPLIFIED", "LAYOUT", "ROUNDING"):
+            evidence = e.evidence | numbers.evidence | {"integers_as_numbers": True}
+            numbers.inputs, numbers.evidence = e.inputs, evidence
+            text = f"with integer inputs treated as {e.form} numbers, {again.reason}"
+            return replace(again, reason=text), numbers
+    return verdict, e
 
 
 # What several rules ask
@@ -352,44 +352,39 @@ def _is_hidden_by_larger_results(e: Evidence) -> bool:
     constants = np.all(distance[e.wide.hidden] <= ulp) and 8 * n < distance.size
     if n in (0, distance.size) or constants:
         return False
-    return e.condition <= e.thresholds.ill_conditioned or not _at_ties(e)
+    return e.condition <= e.thresholds.ill_conditioned
 
 
 def _is_large_where_hidden(e: Evidence) -> bool:
-    """Return True if most differences that larger results hide are more than constants cause."""
+    """Return True if differences that larger results hide are more than constants cause."""
     assert e.reference is not None
     assert e.wide is not None
-    sizes, hidden = np.abs(e.reference.numbers(np.float64)), e.wide.hidden
-    distance = np.abs(e.difference)[hidden]
-    # Their roundoff adds up to that of larger results.
-    added = np.all(distance <= e.allowed * e.roundoff * finite_rms(sizes))
-    large = bool(np.median(distance - e.thresholds.large * sizes[hidden]) > 0)
-    return large and not (e.form == "float64" and added)
+    # Roundoff of constants of float64 adds up to that of larger results.
+    added = e.allowed * e.roundoff * finite_rms(e.reference.numbers(np.float64))
+    return e.form != "float64" or bool(np.any(np.abs(e.difference)[e.wide.hidden] > added))
 
 
 def _is_steady(e: Evidence) -> bool:
     """Return True if a difference within rounding stays, and no digits are lost that hide this."""
     if e.wide is not None or e.near_similarity is None:
         return False
-    size = e.norms(np.where(e.zeros_by_constants, 0.0, e.difference))
-    if size.rms * math.sqrt(e.near_similarity) <= e.thresholds.systematic:
+    if e.steady_error.rms * math.sqrt(e.near_similarity) <= e.thresholds.systematic:
         return False
     return not (e.digits_redrawn or e.quantum is not None or e.constant_in_steps is not None)
 
 
-def _is_steady_and_large(e: Evidence) -> bool:
-    """Return True if larger results hide a steady difference of small ones."""
-    size, t = e.norms(np.where(e.zeros_by_constants, 0.0, e.difference)), e.thresholds
-    return size.rms * e.roundoff > t.large and (e.near_similarity or 0.0) > t.persistent
-
-
 def _is_within_but_for_flushed(e: Evidence) -> bool:
     """Return True if all results but those flushed to 0 are within rounding, and f and g differ."""
-    flushed = np.logical_or(*e.flushed_by.values())
+    flushed = e.flushed
     if not flushed.any() or not e.differ:
         return False
     off = map(e.deviation, e.results.values())
     return all(e.is_rounding(e.norms(np.where(flushed, 0.0, d))) for d in off)
+
+
+def _is_biased(e: Evidence) -> bool:
+    """Return True if results of a lower precision are too large, or too small, on average."""
+    return e.inferred_format is not None and bool(e.inferred_format.bias)
 
 
 def _differs_without_formats(e: Evidence) -> bool:
@@ -403,7 +398,7 @@ def _differs_without_formats(e: Evidence) -> bool:
 def _loses_digits_in_both(e: Evidence) -> bool:
     """Return True if the same function loses digits of the higher precision as well."""
     w = e.wide
-    return w is not None and not w.differ and not w.norms.broken and w.norms.robust > w.allowed
+    return w is not None and not w.differ and w.norms.robust > w.allowed
 
 
 def _reference_loses_digits(e: Evidence) -> bool:

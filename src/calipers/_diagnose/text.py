@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -16,30 +15,15 @@ from .._core.report import (
     calls_text,
     field,
     index_text,
-    name_in_code,
     new_figure,
     show_text,
     wrapped,
     wrapped_code,
 )
-from .inputs import is_perturbable
-from .noise_level import difference
+from .arrays import is_perturbable
+from .noise_level import ELEMENT, NORM, difference
 from .thresholds import THRESHOLDS
-from .verdict import (
-    ALLOWED,
-    AMPLIFIED,
-    BUG,
-    ELEMENT,
-    EQUAL,
-    NONDETERMINISTIC,
-    NORM,
-    RAISES,
-    RANGE,
-    REDUCED,
-    SUSPECT,
-    UNSTABLE,
-    higher_precision,
-)
+from .verdict import ALLOWED, higher_precision
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,24 +72,26 @@ def details(diagnosis: "DiagnosisData") -> str:
     text_rows += field("calls" if calls else "environment", "; ".join(spent))
     text_rows += wrapped_code("again", again(diagnosis))
     step = next_step(diagnosis)
-    return "\n".join(text_rows + wrapped_code("next", step) if step else text_rows)
+    if step is not None:
+        text_rows += wrapped_code("next", COMMENT.join(filter(None, step)))
+    return "\n".join(text_rows)
 
 
 def _truth(diagnosis: "DiagnosisData") -> str:
     """Say whether a diagnosis is true, and which verdicts are."""
-    *first, last = (EQUAL, *ALLOWED)
+    *first, last = ("EQUAL", *ALLOWED)
     verdicts = f"{', '.join(first)} and {last}"
-    if diagnosis.kind in (EQUAL, *ALLOWED):
+    if diagnosis.kind in ("EQUAL", *ALLOWED):
         return f"True, as for {verdicts}"
     return f"False; True for {verdicts}"
 
 
-def again(diagnosis: "DiagnosisData") -> str:
-    """Return the call that makes the same diagnosis, with the arguments that are not defaults."""
+def again(diagnosis: "DiagnosisData", **changed: str) -> str:
+    """Return the call that makes the same diagnosis, or one with changed arguments."""
     f, g = diagnosis.names
     if not diagnosis.calls:
         return f"calipers.compare_to_reference({f}, {g}, reference)"
-    options = dict(diagnosis.options)
+    options = diagnosis.options | changed
     if diagnosis.seed:
         options["seed"] = str(diagnosis.seed)
     passed = [f, g, "inputs", *(f"{name}={code}" for name, code in options.items())]
@@ -126,57 +112,48 @@ def inputs_text(diagnosis: "DiagnosisData") -> str:
     return f"{_counted(kinds) or 'none'}; sha256 {digest.hexdigest()[:16]}"
 
 
-def names_in_code(f: Any, g: Any) -> tuple[str, str]:
-    """Return the names of both functions in code; "f" and "g" if they have the same one."""
-    names = name_in_code(f, "f", ("g",)), name_in_code(g, "g", ("f",))
-    return ("f", "g") if names[0] == names[1] else names
-
-
-def next_step(diagnosis: "DiagnosisData") -> str | None:
-    """Return code that continues from the verdict, with a comment; None if there is no need."""
+def next_step(diagnosis: "DiagnosisData") -> tuple[str, str] | None:
+    """Return code that continues from the verdict, and a comment; None if there is no need."""
     kind, evidence = diagnosis.kind, diagnosis.evidence
-    names = dict(zip(("f", "g"), diagnosis.names, strict=True))
+    (f, g), disputed = diagnosis.names, _is_disputed(diagnosis)
     if not diagnosis.calls:
-        call = "calipers.diagnose(f, g, inputs)  # with the functions that returned these arrays"
-        return call if kind in (SUSPECT, RANGE) else None
+        call, comment = (
+            "calipers.diagnose(f, g, inputs)",
+            "the functions that returned these arrays",
+        )
+        return (call, f"with {comment}") if kind in ("SUSPECT", "RANGE") else None
     errors = [evidence.get(name, {}).get("rms", 0.0) for name in ("f", "g")]
-    less_exact = diagnosis.names[0 if errors[0] > errors[1] else 1]
-    is_disputed = _is_disputed(diagnosis)
+    less_exact = f if errors[0] > errors[1] else g
     if "budget" in evidence:
-        options = diagnosis.options | {"budget": str(_MORE_CALLS * evidence["budget"])}
-        return again(replace(diagnosis, options=options))
-    if kind == RAISES:
-        name = names.get(diagnosis.reason.partition(" ")[0])
-        return name and _commented(f"{name}({_arguments(diagnosis)})", "shows the traceback")
-    if kind == NONDETERMINISTIC or (kind == BUG and evidence.get("repeats_differ")):
-        name = names[evidence["repeats_differ"][0]]
-        return _commented(f"calipers.probes.repeat({name}, inputs, times=100)", "how often")
-    if kind == RANGE:
-        return _commented(f"calipers.probes.range({less_exact}, inputs)", "where range is lost")
+        return again(diagnosis, budget=str(_MORE_CALLS * evidence["budget"])), ""
+    if kind == "RAISES":
+        name = {"f": f, "g": g}.get(diagnosis.reason.partition(" ")[0])
+        return None if name is None else (f"{name}({_arguments(diagnosis)})", "shows the traceback")
+    if kind == "NONDETERMINISTIC" or (kind == "BUG" and evidence.get("repeats_differ")):
+        name = f if evidence["repeats_differ"][0] == "f" else g
+        return f"calipers.probes.repeat({name}, inputs, times=100)", "how often"
+    if kind == "RANGE":
+        return f"calipers.probes.range({less_exact}, inputs)", "where range is lost"
     if "loop_steps" in evidence:
-        options = diagnosis.options | {"reduction": str(evidence["loop_steps"])}
-        return _commented(again(replace(diagnosis, options=options)), "if a loop has these steps")
-    if kind in (BUG, SUSPECT, UNSTABLE, REDUCED) and evidence.get("same_modules"):
-        code = f"calipers.probes.layers({names['f']}, {names['g']}, inputs)"
-        return _commented(code, "the first layer that differs")
-    if kind == AMPLIFIED:
-        return _commented(f"calipers.probes.condition({names['f']}, inputs)", "digits to expect")
-    if kind == REDUCED:
-        return _commented(f"{again(diagnosis)}.recommend_tolerance()", "if this is intended")
-    if is_disputed and len(evidence.get("higher_precision", ())) == 1:
-        options = diagnosis.options | {"reference": "reference"}
+        steps = str(evidence["loop_steps"])
+        return again(diagnosis, reduction=steps), "if a loop has these steps"
+    if kind in ("BUG", "SUSPECT", "UNSTABLE", "REDUCED") and evidence.get("same_modules"):
+        return f"calipers.probes.layers({f}, {g}, inputs)", "the first layer that differs"
+    if kind == "AMPLIFIED":
+        return f"calipers.probes.condition({f}, inputs)", "digits to expect"
+    if kind == "REDUCED":
+        return f"{again(diagnosis)}.recommend_tolerance()", "if this is intended"
+    if disputed and len(evidence.get("higher_precision", ())) == 1:
         comment = f"reference: a function that computes in {higher_precision(diagnosis.dtype)}"
-        return _commented(again(replace(diagnosis, options=options)), comment)
-    in_one_precision = kind == SUSPECT and evidence.get("rule") == "undecided"
+        return again(diagnosis, reference="reference"), comment
+    in_one_precision = kind == "SUSPECT" and evidence.get("rule") == "undecided"
     if in_one_precision and "reference" not in diagnosis.options and "drop" in evidence:
-        options = diagnosis.options | {"reference": '"f"'}
-        comment = f"if {diagnosis.names[1]} is another implementation in {diagnosis.dtype}"
-        return _commented(again(replace(diagnosis, options=options)), comment)
-    if kind in (BUG, SUSPECT, UNSTABLE) and diagnosis.worst:
+        comment = f"if {g} is another implementation in {diagnosis.dtype}"
+        return again(diagnosis, reference='"f"'), comment
+    if kind in ("BUG", "SUSPECT", "UNSTABLE") and diagnosis.worst:
         worst = diagnosis.worst[0]
-        both = f"[{_element(diagnosis, 'h', worst)} for h in ({', '.join(diagnosis.names)})]"
-        code = both if is_disputed else _element(diagnosis, less_exact, worst)
-        return _commented(code, "the worst result")
+        both = f"[{_element(diagnosis, 'h', worst)} for h in ({f}, {g})]"
+        return both if disputed else _element(diagnosis, less_exact, worst), "the worst result"
     return None
 
 
@@ -189,17 +166,13 @@ def compared(diagnosis: "DiagnosisData") -> list[str]:
 def _is_disputed(diagnosis: "DiagnosisData") -> bool:
     """Return True if f and g are different functions, and the reference is one of them or none."""
     source = diagnosis.evidence.get("measured_from")
-    return diagnosis.kind in (BUG, SUSPECT) and source != "reference"
+    return diagnosis.kind in ("BUG", "SUSPECT") and source != "reference"
 
 
 def _counted(kinds: Iterable[str]) -> str:
     """Join items with commas, and count equal neighbours."""
     counts = [(kind, len([*group])) for kind, group in groupby(kinds)]
     return ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in counts)
-
-
-def _commented(code: str, comment: str) -> str:
-    return code + COMMENT + comment
 
 
 def _arguments(diagnosis: "DiagnosisData") -> str:

@@ -1,30 +1,17 @@
 """A verdict of diagnose, and the data of its report."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
-from .._core.report import brief
-
-# kinds
-EQUAL, ROUNDING, LAYOUT, AMPLIFIED = "EQUAL", "ROUNDING", "LAYOUT", "AMPLIFIED"
-RANGE, NONDETERMINISTIC, REDUCED = "RANGE", "NONDETERMINISTIC", "REDUCED"
-UNSTABLE, SUSPECT, BUG, RAISES = "UNSTABLE", "SUSPECT", "BUG", "RAISES"
-KINDS = (
-    *(EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE),
-    *(SUSPECT, BUG, RAISES),
-)
-
-
+# fmt: off
+Kind = Literal[
+    "EQUAL", "ROUNDING", "LAYOUT", "AMPLIFIED", "RANGE", "NONDETERMINISTIC", "REDUCED", "UNSTABLE",
+    "SUSPECT", "BUG", "RAISES",
+]
+# fmt: on
+KINDS = get_args(Kind)
 # The verdicts that rounding explains: a diagnosis is True for them, and for EQUAL.
-ALLOWED = (ROUNDING, LAYOUT, AMPLIFIED)
-# What a limit is for: the smaller of RMSE and 2-norm, or the largest error of an element.
-NORM, ELEMENT = "norm", "element"
-
-
-def as_multiple(size: float, limit: float | None = None, measure: str = NORM) -> str:
-    """Write an error as a multiple of the expected rounding error, its measure and limit."""
-    text = f"{brief(size)} times the expected rounding error"
-    return text if limit is None else f"{text} ({measure}; allowed {brief(limit)})"
+ALLOWED: tuple[Kind, ...] = ("ROUNDING", "LAYOUT", "AMPLIFIED")
 
 
 def higher_precision(form: str) -> str:
@@ -36,7 +23,7 @@ def higher_precision(form: str) -> str:
 class Verdict:
     """A kind, the sentence that says why, and what it names."""
 
-    kind: str
+    kind: Kind
     reason: str
     format: str | None = None
     arguments: tuple[int, ...] | None = None
@@ -81,7 +68,7 @@ class Worst:
 class DiagnosisData:
     """The fields of a `Diagnosis`, which documents them."""
 
-    kind: str
+    kind: Kind
     reason: str
     format: str | None
     arguments: tuple[int, ...] | None

@@ -11,8 +11,7 @@ from .._core.arrays import as_dense_array
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .._diagnose.inputs import infer_precision
-from .._diagnose.noise_level import result_roundoffs
+from .._diagnose.arrays import infer_precision
 from .trials import ProbedFunction
 
 if TYPE_CHECKING:
@@ -102,14 +101,7 @@ def function_condition(f: Callable[..., Any], inputs: Any) -> Condition:
     if results.size and not np.isfinite(results).any():
         msg = "f must return a finite number: infinities and NaN have no condition number"
         raise ValueError(msg)
-    if evidence.reference is not None:
-        kappa = evidence.condition
-        return Condition(kappa, _digits(kappa, evidence.roundoff), evidence.form)
-    roundoffs, scale = result_roundoffs(probed.result, evidence.roundoff), evidence.scale
-    finite = np.isfinite(roundoffs) & np.isfinite(scale)
-    change = float(np.sum(np.maximum(scale[finite] ** 2 - roundoffs[finite] ** 2, 0.0)))
-    size = float(np.sum(roundoffs[finite] ** 2))
-    kappa = math.sqrt(change / size) if size else (math.inf if change else 0.0)
+    kappa = evidence.condition
     return Condition(kappa, _digits(kappa, evidence.roundoff), evidence.form)
 
 

@@ -13,9 +13,15 @@ from .._core.arguments import require_callable
 from .._core.containers import as_tuple
 from .._core.protocols import NDArray
 from .._core.report import Report
-from .._diagnose.inputs import HIGHER_PRECISION, as_inputs, is_perturbable
+from .._diagnose.arrays import (
+    HIGHER_PRECISION,
+    Result,
+    as_inputs,
+    describe_mismatch,
+    is_perturbable,
+    one_line_error,
+)
 from .._diagnose.noise_level import difference
-from .._diagnose.results import Result, join_or_none, one_line_error
 from .trials import unlimited_implementation
 
 
@@ -113,7 +119,10 @@ def compare_exact(
         unlimited_implementation(name, call, arguments)(arrays)
         for name, call in (("f", f), ("g", g))
     ]
-    problem = _problem(*results)
+    raised = next(((name, y.error) for name, y in zip("fg", results, strict=True) if y.error), None)
+    problem = describe_mismatch(*results)
+    if raised is not None:
+        problem = f"{raised[0]} raises {one_line_error(raised[1])}"
     if problem is not None:
         return Exact(0, 0, 0, math.nan, None, problem, seed)
     d = difference(*results)
@@ -144,13 +153,3 @@ def _floating(dtype: Any) -> np.dtype[Any]:
 
 def _is_shape(x: Any) -> bool:
     return isinstance(x, tuple) and len(x) > 0 and all(type(d) is int and d >= 0 for d in x)
-
-
-def _problem(a: Result, b: Result) -> str | None:
-    for name, result in (("f", a), ("g", b)):
-        if result.error is not None:
-            return f"{name} raises {one_line_error(result.error)}"
-    if a.shapes != b.shapes:
-        shapes = join_or_none(a.shapes), join_or_none(b.shapes)
-        return "f returns shape {}, and g returns shape {}".format(*shapes)
-    return None if a.forms == b.forms else "only one of f and g returns complex numbers"

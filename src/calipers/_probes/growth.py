@@ -15,22 +15,20 @@ from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
 from .._core.report import Report, name_in_code, wrapped_code
 from .._core.types import PyTree
-from .._diagnose.inputs import (
+from .._diagnose.arrays import (
     NestedInputs,
-    checked_inputs,
+    Result,
+    as_inputs,
+    comparable,
+    describe_mismatch,
     infer_precision,
+    infer_result_precision,
     is_perturbable,
+    is_wide,
     to_higher_precision,
 )
 from .._diagnose.noise_level import difference, finite_rms
-from .._diagnose.results import (
-    Result,
-    comparable,
-    describe_name_mismatch,
-    infer_result_precision,
-    is_wide,
-)
-from .._diagnose.text import names_in_code
+from .._diagnose.report import names_in_code
 from .trials import unlimited_implementation
 
 if TYPE_CHECKING:
@@ -257,7 +255,7 @@ def _measured(
 ) -> tuple[str, tuple[float, ...]]:
     """Return the working precision, the RMS difference, both errors, and the sum of |f - g|."""
     nest = NestedInputs(as_tuple(inputs))
-    arrays = checked_inputs(nest.leaves, nest.names)
+    arrays = as_inputs(nest.leaves, nest.names)
     require_callable(f=f, g=g)
     implementations = (
         unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves),
@@ -267,18 +265,13 @@ def _measured(
     for result in answers:
         if result.error is not None:
             raise result.error
-    if answers[0].shapes != answers[1].shapes:
-        shapes = " and ".join(str(result.shapes) for result in answers)
-        msg = f"f and g must return the same shapes, got {shapes} at size {n}"
-        raise ValueError(msg)
-    mismatch = describe_name_mismatch(*answers)
+    mismatch = describe_mismatch(*answers)
     if mismatch is not None:
-        raise ValueError(f"{mismatch}, at size {n}: only results of the same names are compared")
-    if answers[0].forms != answers[1].forms:
-        msg = f"f and g must both return real or both complex numbers, and do not at size {n}"
-        raise ValueError(msg)
+        raise ValueError(f"results cannot be compared at size {n}: {mismatch}")
     movable = any(map(is_perturbable, arrays))
-    form = infer_precision(arrays, None) if movable else infer_result_precision(*answers)
+    form = (
+        infer_precision(arrays, None, nest.names) if movable else infer_result_precision(*answers)
+    )
     results = answers[1].numbers(np.float64)
     unit = ROUNDOFF[form] * finite_rms(results)
     errors = []

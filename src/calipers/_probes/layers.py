@@ -11,13 +11,19 @@ from .._core.containers import as_tuple
 from .._core.dtypes import ROUNDOFF
 from .._core.libraries import library_of
 from .._core.report import Report, brief, wrapped
+from .._diagnose.arrays import (
+    Result,
+    as_inputs,
+    infer_precision,
+    infer_result_precision,
+    is_perturbable,
+    longest_axis,
+)
 from .._diagnose.diagnose import diagnose
 from .._diagnose.evidence import Evidence
-from .._diagnose.inputs import checked_inputs, infer_precision, is_perturbable, longest_axis
 from .._diagnose.noise_level import finite_rms
 from .._diagnose.observed_formats import roundoff_of
 from .._diagnose.parameters import is_module
-from .._diagnose.results import Result, infer_result_precision
 from .._diagnose.thresholds import THRESHOLDS
 from .trials import Trial, trial, unlimited_implementation
 
@@ -247,7 +253,7 @@ def compare_layers(fs: Any, gs: Any, x: Any) -> Layers:
         msg = f"fs and gs must have the same number of layers, at least 1, {counts}"
         raise ValueError(msg)
     library = next((y for y in as_tuple(x) if library_of(y) is not None), None)
-    ours = theirs = checked_inputs(x)
+    ours = theirs = as_inputs(x)
     compared: list[Layer] = []
     for (f_name, f), (g_name, g) in zip(fs, gs, strict=True):
         name = f_name if f_name == g_name else f"{f_name} / {g_name}"

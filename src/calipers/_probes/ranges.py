@@ -10,12 +10,10 @@ import numpy as np
 from .._core.dtypes import FORMATS
 from .._core.protocols import NDArray
 from .._core.report import Report, brief
-from .._diagnose.inputs import is_perturbable, to_higher_precision
-from .._diagnose.noise_level import difference, result_roundoffs
+from .._diagnose.arrays import Result, comparable, is_perturbable, to_higher_precision
+from .._diagnose.noise_level import as_multiple, difference, result_roundoffs, worst_error_norms
 from .._diagnose.range_loss import STEP, homogeneity_degrees, scaled, unscaled
-from .._diagnose.results import Result, comparable
-from .._diagnose.verdict import as_multiple
-from .trials import ProbedFunction, relative_norms
+from .trials import ProbedFunction
 
 # Factor by which rescaling must reduce an error for overflow or underflow to be its cause.
 _FALLS = 10.0
@@ -90,95 +88,69 @@ class Range(Report):
 def find_range_loss(f: Callable[..., Any], inputs: Any) -> Range:
     """Compare results with higher precision, unscaled and rescaled by powers of two."""
     probed = ProbedFunction(f, inputs)
-    evidence, plain = probed.evidence, probed.result
-    if evidence.reference is not None:
-        exact, unit = evidence.reference, probed.noise_level
+    e, plain = probed.evidence, probed.result
+    laws = [(*group, *_law(probed, group[1])) for group in _arguments(probed)]
+    if e.reference is not None:
+        exact, unit = e.reference, probed.noise_level
     else:
-        rescaled_result = _elsewhere(probed)
+        by_law = (y for *_, degrees, y in laws if degrees and y.forms == plain.forms)
+        rescaled_result = next(by_law, None)
         if rescaled_result is None:
-            return _unknown(probed)
-        exact, unit = rescaled_result, result_roundoffs(rescaled_result, evidence.roundoff)
+            reason = "f does not run in higher precision and is not homogeneous: losses would not "
+            nan = math.nan
+            unknown = "UNKNOWN", reason + "be seen", e.form, 0, None, (), None, None, nan, nan
+            return Range(*unknown, e.allowed)
+        exact, unit = rescaled_result, result_roundoffs(rescaled_result, e.roundoff)
     numbers, reference = plain.numbers(np.float64), exact.numbers(np.longdouble)
-    largest = plain.repeat_each(np.array([_limit(x, evidence.form) for x in plain.arrays]))
+    largest = plain.repeat_each(np.array([_limit(x, e.form) for x in plain.arrays]))
     fits = np.isfinite(reference) & (np.abs(reference) <= largest)
     lost = fits & ~np.isfinite(numbers)
     nonfinite = int(lost.sum())
-    first = _index(int(np.argmax(lost)), plain) if nonfinite else None
 
     def error_of(result: Result) -> float:
-        return relative_norms(plain, np.where(fits, difference(result, exact), 0.0), unit)[0]
+        off = np.where(fits, difference(result, exact), 0.0)
+        size = worst_error_norms(plain, off, unit)
+        return math.inf if size.broken else size.robust
 
     error = error_of(plain)
-    best: tuple[float, int, int] | None = None
-    homogeneous = []
-    for which, chosen in _arguments(probed):
-        degrees = _law(probed, chosen)[0]
+    tried: list[tuple[float, int | None, int | None]] = []
+    for which, chosen, degrees, _ in laws if nonfinite or error > e.allowed else ():
         if degrees is None:
-            continue
-        homogeneous.append(which)
-        if not nonfinite and error <= evidence.allowed:
             continue
         for k in _exponents(probed, chosen):
             result = unscaled(probed.implementation(scaled(probed.inputs, chosen, k)), degrees, k)
             if comparable(result, exact):
-                size = error_of(result)
-                if best is None or size < best[0]:
-                    best = size, which, k
+                tried.append((error_of(result), which, k))
+    best = min(tried, key=lambda item: item[0], default=(math.inf, None, None))
     # An infinite error falls to any finite one, so the limit applies.
-    least = error / _FALLS if error < math.inf else evidence.allowed
-    helped = best is not None and best[0] <= least
-    rescaled, argument, exponent = best if best and helped else (error, None, None)
-    what = "all inputs" if argument in (-1, None) else f"input {probed.nest.titles[argument]}"
-    kind, reason = _classify(
-        *(evidence.form, nonfinite, numbers.size, first, error, rescaled, what, exponent)
-    )
+    least = error / _FALLS if error < math.inf else e.allowed
+    rescaled, argument, exponent = best if best[0] <= least else (error, None, None)
+    kind, reasons, first = "FITS", [], None
+    if nonfinite or exponent is not None:
+        kind = "UNDERFLOW" if exponent is not None and exponent > 0 else "OVERFLOW"
+    else:
+        reasons.append(f"no overflow or underflow in {e.form} (error {as_multiple(error)})")
+    if nonfinite:
+        first = _index(int(np.argmax(lost)), plain)
+        text = f"{nonfinite} of {numbers.size} results are not finite although they fit {e.form}, "
+        reasons.append(f"{text}first at index {first}")
+    if exponent is not None:
+        what = "all inputs" if argument in (-1, None) else f"input {probed.nest.titles[argument]}"
+        text = f"with {what} times 2**{exponent} the error falls from {brief(error)} to "
+        reasons.append(text + as_multiple(rescaled))
     beyond = int(np.sum(np.isfinite(reference) & ~fits))
     if beyond:
-        reason += f"; {beyond} of {numbers.size} results are themselves too large for it"
+        reasons.append(f"{beyond} of {numbers.size} results are themselves too large for it")
     endless = int(np.sum(~np.isfinite(reference)))
     if endless:
-        reason += f"; {endless} of {numbers.size} are not finite in higher precision, either"
+        text = f"{endless} of {numbers.size} are not finite in higher precision, either"
+        reasons.append(text)
     owners = (*probed.nest.owners, -1)  # -1 is all inputs
-    return Range(
-        *(kind, reason, evidence.form, nonfinite, first),
-        tuple(dict.fromkeys(owners[which] for which in homogeneous)),
-        None if argument is None else owners[argument],
-        *(exponent, error, rescaled, evidence.allowed),
-    )
-
-
-def _classify(
-    form: str,
-    nonfinite: int,
-    size: int,
-    first: tuple[int, ...] | None,
-    error: float,
-    rescaled: float,
-    what: str,
-    exponent: int | None,
-) -> tuple[str, str]:
-    if not nonfinite and exponent is None:
-        return "FITS", f"no overflow or underflow in {form} (error {as_multiple(error)})"
-    kind = "UNDERFLOW" if exponent is not None and exponent > 0 else "OVERFLOW"
-    reasons = []
-    if nonfinite:
-        reasons.append(
-            f"{nonfinite} of {size} results are not finite although they fit {form}, "
-            f"first at index {first}"
-        )
-    if exponent is not None:
-        reasons.append(
-            f"with {what} times 2**{exponent} the error falls from {brief(error)} to "
-            f"{as_multiple(rescaled)}"
-        )
-    return kind, "; ".join(reasons)
-
-
-def _unknown(probed: ProbedFunction) -> Range:
-    reason = "f does not run in higher precision and is not homogeneous: losses would not be seen"
-    nan = math.nan
-    form, allowed = probed.evidence.form, probed.evidence.allowed
-    return Range("UNKNOWN", reason, form, 0, None, (), None, None, nan, nan, allowed)
+    by_power = [owners[which] for which, _, degrees, _ in laws if degrees is not None]
+    owner = None if argument is None else owners[argument]
+    found = kind, "; ".join(reasons), e.form, nonfinite, first
+    homogeneous = tuple(dict.fromkeys(by_power))
+    return Range(*found, homogeneous, owner, exponent, error, rescaled, e.allowed)
 
 
 def _limit(x: NDArray, form: str) -> float:
@@ -233,12 +205,3 @@ def _law(probed: ProbedFunction, chosen: tuple[int, ...]) -> tuple[list[float] |
     )
     degrees = None if here.error else homogeneity_degrees(here, there)
     return degrees, here if degrees is None else unscaled(here, degrees, k)
-
-
-def _elsewhere(probed: ProbedFunction) -> Result | None:
-    """Return the results by a law of homogeneity, or None."""
-    laws = (_law(probed, chosen) for _, chosen in _arguments(probed))
-    return next(
-        (result for degrees, result in laws if degrees and result.forms == probed.result.forms),
-        None,
-    )

@@ -4,8 +4,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -17,28 +16,27 @@ from .._core.containers import as_tuple
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .._core.report import Report, brief, wrapped
-from .._diagnose.callables import Budget, Implementation
-from .._diagnose.evidence import Evidence
-from .._diagnose.inputs import (
+from .._diagnose.arrays import (
     NestedInputs,
-    checked_inputs,
+    Result,
+    as_inputs,
     infer_precision,
+    infer_result_precision,
     is_perturbable,
+    join_or_none,
     longest_axis,
     misaligned,
-    to_higher_precision,
-)
-from .._diagnose.noise_level import difference, error_norms, result_roundoffs
-from .._diagnose.results import (
-    Result,
-    comparable,
-    infer_result_precision,
-    join_or_none,
     one_line_error,
     raw_bytes,
 )
+from .._diagnose.callables import Budget, Implementation
+from .._diagnose.evidence import Evidence
+from .._diagnose.noise_level import (
+    as_multiple,
+    difference,
+    worst_error_norms,
+)
 from .._diagnose.thresholds import THRESHOLDS
-from .._diagnose.verdict import as_multiple
 
 _MAX_ROWS = 20  # rows of text, after which trials are not listed
 _WIDTH = 88  # characters of a line of text
@@ -217,9 +215,10 @@ class ProbedFunction:
     def __init__(self, f: Callable[..., Any], inputs: Any, seed: int = 0) -> None:
         require_callable(f=f)
         self.nest = nest = NestedInputs(as_tuple(inputs))
-        self.inputs = checked_inputs(nest.leaves, nest.names)
+        self.inputs = as_inputs(nest.leaves, nest.names)
         self.implementation = unlimited_implementation("f", nest.accepting_leaves(f), nest.leaves)
-        form, length = infer_precision(self.inputs, None), longest_axis(self.inputs)
+        form = infer_precision(self.inputs, None, nest.names)
+        length = longest_axis(self.inputs)
         pair = self.implementation, self.implementation
         self.evidence = Evidence(*pair, self.inputs, form, source="f", length=length, seed=seed)
         self.result = self.evidence.result_f
@@ -228,23 +227,10 @@ class ProbedFunction:
         if not any(map(is_perturbable, self.inputs)):
             self.evidence.form = infer_result_precision(self.result)
 
-    @cached_property
+    @property
     def noise_level(self) -> NDArray:
         """The expected rounding error of each result."""
-        unit, standard = self.evidence.scale, self.evidence.reference
-        # Called last: a state that drifts from call to call has then drifted furthest.
-        x: Any = self.inputs
-        before, share = self.evidence.result_f, 1 / THRESHOLDS.above
-        if standard is not None:
-            x, before, share = to_higher_precision(self.inputs), standard, 1.0
-        again = [self.implementation(x) for _ in range(THRESHOLDS.directions)]
-        roundoffs = result_roundoffs(self.result, self.evidence.roundoff)
-        if not comparable(before, *again):
-            return roundoffs
-        changes = share * np.max([np.abs(difference(y, before)) for y in again], axis=0)
-        # Otherwise the results changed by drift, not by the perturbations.
-        parts = zip(*map(self.result.split, (changes, unit, roundoffs)), strict=True)
-        return np.concatenate([level if _is_steady(d, level) else o for d, level, o in parts])
+        return self.evidence.steady_scale
 
     def compare(self, name: str, result: Result) -> Trial:
         """Compare a result with that at the unchanged inputs."""
@@ -252,78 +238,37 @@ class ProbedFunction:
 
     def compare_rows(self, name: str, result: Result, rows: Any, n: int) -> Trial:
         """Compare a result with rows of that for all n; arrays without such an axis are ignored."""
-        row_results = [k for k, x in enumerate(self.result.arrays) if x.shape[:1] == (n,)]
-        names, dtypes = (
-            tuple(x[k] for k in row_results) for x in (self.result.names, self.result.dtypes)
-        )
-        arrays = tuple(self.result.arrays[k][rows] for k in row_results)
-        expected = Result(arrays, names=names, native_dtypes=dtypes)
+        chosen = [k for k, x in enumerate(self.result.arrays) if x.shape[:1] == (n,)]
+        expected = self.result.select(chosen)
+        expected = replace(expected, arrays=tuple(x[rows] for x in expected.arrays))
         if result.error is None and len(result.arrays) == len(self.result.arrays):
-            names_here, dtypes = (
-                tuple(x[k] for k in row_results) for x in (result.names, result.dtypes)
-            )
-            result = Result(
-                tuple(result.arrays[k] for k in row_results), names=names_here, native_dtypes=dtypes
-            )
+            result = result.select(chosen)
 
         def unit() -> NDArray:
             units = self.result.split(self.noise_level)
-            return np.concatenate([units[k].reshape(n, -1)[rows].reshape(-1) for k in row_results])
+            return np.concatenate([units[k].reshape(n, -1)[rows].reshape(-1) for k in chosen])
 
         return trial(name, result, expected, unit, self.evidence.allowed)
-
-
-def _is_steady(changes: NDArray, unit: NDArray) -> bool:
-    """Return True if the change between repeated calls is below the noise level."""
-    noise = error_norms(changes, unit)
-    return not noise.broken and noise.normwise <= 0.5
 
 
 def trial(
     name: str, result: Result, expected: Result, unit: Callable[[], NDArray], allowed: float
 ) -> Trial:
     """Compare two results; `unit` is called only if they are not bitwise equal."""
-    size = sum(x.size for x in expected.arrays)
+    count = sum(x.size for x in expected.arrays)
     problem = _problem(result, expected)
     if problem is not None:
-        return Trial(name, size, size, math.inf, math.inf, allowed, problem)
+        return Trial(name, count, count, math.inf, math.inf, allowed, problem)
     pairs = zip(result.arrays, expected.arrays, strict=True)
     differing = sum(_differing(a, b) for a, b in pairs)
     if not differing:
-        return Trial(name, size, 0, 0.0, 0.0, allowed)
+        return Trial(name, count, 0, 0.0, 0.0, allowed)
     errors, unit_of = difference(result, expected), unit()
-    units, largest = relative_norms(expected, errors, unit_of)
+    size = worst_error_norms(expected, errors, unit_of)
+    units, largest = (math.inf, math.inf) if size.broken else (size.robust, size.peak)
     if (expected.integers & (unit_of < 0.5) & (errors != 0)).any():
         largest = math.inf  # rounding does not change such integers
-    return Trial(name, size, differing, units, largest, allowed)
-
-
-def relative_norms(like: Result, d: NDArray, unit: NDArray) -> tuple[float, float]:
-    """
-    Return the robust norm and the largest error, relative to the noise level.
-
-    Of several arrays the worst one counts. An error that is not finite makes both infinite.
-    """
-    pairs = zip(like.split(d), like.split(unit), strict=True)
-    sizes = [_in_units(errors, units) for errors, units in pairs]
-    return max(size for size, _ in sizes), max(largest for _, largest in sizes)
-
-
-def _in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
-    finite = np.isfinite(unit)
-    if not np.isfinite(d).all():
-        return math.inf, math.inf
-    # Scaled, since squares may overflow or underflow.
-    scale = float(np.max(unit[finite], initial=0.0)) or 1.0
-    with np.errstate(all="ignore"):
-        d, unit = d / scale, unit / scale
-        # Small results may be less accurate than large ones.
-        floor = np.maximum(
-            unit[finite], math.sqrt(np.mean(unit[finite] ** 2)) if finite.any() else 0
-        )
-        far = np.abs(d[finite])
-        largest = float(np.max(np.where(far > 0, far / floor, 0.0), initial=0.0))
-    return error_norms(d, unit).robust, largest
+    return Trial(name, count, differing, units, largest, allowed)
 
 
 def _problem(result: Result, expected: Result) -> str | None:
