@@ -14,10 +14,10 @@ from .._core.report import Printable, index_text, labelled
 from .._core.types import AllJacobianOptions, ArrayLike, SparseJacobianOptions
 from . import sparse
 from .function import Problem
-from .jacobian import _by_argument
 from .options import Options
 from .solve import (
     STATUS,
+    by_argument,
     differentiate_dense,
     prepare,
     require_dense_memory,
@@ -256,7 +256,7 @@ def differentiate(
     True
     """
     chosen = options_from(Options, differentiate, {"method": ADAPTIVE, **options})
-    return _by_argument(f, x, chosen, _derivative)
+    return by_argument(f, x, chosen, _derivative)
 
 
 def _derivative(f: Callable[..., Any], x: Any, options: Options) -> Derivative:

@@ -13,7 +13,6 @@ from .._core.dtypes import as_real_vector
 from .._core.jit import work_clock
 from .._core.protocols import NDArray
 from .._core.types import ArrayLike, HessianOptions, Method
-from .._execution.checkpoint import Checkpoint
 from .._execution.run import Progress, run_parts
 from .._execution.tasks import Buffers
 from .._kernels.differences import BOUNDED, EXCLUDED, NONSMOOTH
@@ -151,8 +150,7 @@ def _run(pairs: MixedDifferences, results: Buffers, options: Options) -> int:
     try:
         if pairs.count < every:
             report.add(every - pairs.count, held=True)
-        checkpoint = Checkpoint.of(options.checkpoint)
-        run_parts(pairs, pairs.count, store, options.workers, report, checkpoint)
+        run_parts(pairs, pairs.count, store, options.workers, report, options.checkpoint)
     finally:
         report.close()
     return calls

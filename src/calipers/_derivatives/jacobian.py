@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-import numpy as np
-
-from .._compare.elementwise import equal_arrays
-from .._core.arguments import is_integer, options_from, takes_options
-from .._core.libraries import device_module, library_of
+from .._core.arguments import options_from, takes_options
+from .._core.libraries import device_module
 from .._core.protocols import NDArray
 from .._core.types import (
     AllJacobianOptions,
@@ -26,6 +21,7 @@ from . import sparse
 from .options import Options
 from .prepared import JacobianFunction
 from .solve import (
+    by_argument,
     like_input,
     prepare,
     require_dense_memory,
@@ -219,65 +215,7 @@ def jacobian(
     >>> J.shape, J.nnz
     ((999, 1000), 1998)
     """
-    return _by_argument(f, x, options_from(Options, jacobian, options), _value)
-
-
-def _by_argument(
-    f: Callable[..., Any], x: Any, options: Options, compute: Callable[..., Any]
-) -> Any:
-    """Differentiate with respect to one argument of f, or to each of several."""
-    args = options.args
-    argnums: Any = options.argnums
-    if isinstance(argnums, list):
-        msg = f"argnums must be an int or a tuple of ints, got {argnums!r}: pass tuple(argnums)"
-        raise TypeError(msg)
-    if not isinstance(argnums, tuple):
-        return compute(f, x, options)
-    count = len(args) + len(argnums)
-    valid = all(is_integer(k) and 0 <= k < count for k in argnums)
-    if not valid or len(set(argnums)) < len(argnums):
-        msg = f"argnums must be different integers from 0 to {count - 1}, got {argnums}"
-        raise ValueError(msg)
-    if not isinstance(x, (tuple, list)) or len(x) != len(argnums):
-        msg = f"x must be a tuple of {len(argnums)} arrays, one for each of argnums {argnums}"
-        raise ValueError(msg)
-    arguments = list(args)
-    for position, value in sorted(zip(argnums, x, strict=True), key=lambda pair: pair[0]):
-        arguments.insert(position, value)
-    results = []
-    for position in argnums:
-        lent = [_copy(value) if k in argnums else value for k, value in enumerate(arguments)]
-        others = (*lent[:position], *lent[position + 1 :])
-        chosen = replace(options, args=others, argnums=position)
-        if options.checkpoint is not None:
-            folder = os.path.join(options.checkpoint, f"argument-{position}")
-            chosen = replace(chosen, checkpoint=folder)
-        results.append(compute(f, arguments[position], chosen))
-        for k in argnums:
-            if k != position and not _is_same(lent[k], arguments[k]):
-                msg = (
-                    f"f changes its argument {k}, which makes derivatives with respect to "
-                    f"argument {position} wrong: make it work on a copy"
-                )
-                raise ValueError(msg)
-    return tuple(results)
-
-
-def _copy(x: Any) -> Any:
-    """Copy an array of any library; return everything else unchanged."""
-    library = library_of(x)
-    if library is not None:
-        return library.put(library.fetch(x), x)
-    return x.copy(order="K") if isinstance(x, np.ndarray) else x
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    library = library_of(one)
-    if library is not None:
-        one, other = library.fetch(one), library.fetch(other)
-    elif not isinstance(one, np.ndarray):
-        return True
-    return equal_arrays(one, other, equal_nan=True)
+    return by_argument(f, x, options_from(Options, jacobian, options), _value)
 
 
 def _value(f: Callable[..., Any], x: Any, options: Options) -> Any:

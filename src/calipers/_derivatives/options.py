@@ -58,11 +58,14 @@ class Options:
         if self.batched and (self.rowwise or self.out_like is not None):
             msg = "batched=True is for y = f(x): omit rowwise and out_like"
             raise ValueError(msg)
-        require_named(self.kwargs)
+        if self.kwargs is not None:
+            require_named(self.kwargs)
         if self.memory_limit is not None:
             require_bytes(self.memory_limit)
-        require_folder(self.checkpoint)
-        object.__setattr__(self, "args", others_of(self.args))
+        if self.checkpoint is not None:
+            require_folder(self.checkpoint)
+        if type(self.args) is not tuple:
+            object.__setattr__(self, "args", others_of(self.args))
 
     @property
     def adaptive(self) -> bool:
@@ -96,8 +99,6 @@ def others_of(args: Any) -> tuple[Any, ...]:
 
 def require_named(kwargs: Any) -> None:
     """Raise if kwargs is not a dict with str keys."""
-    if kwargs is not None and not (
-        isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)
-    ):
+    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
         msg = f"kwargs must be a dict of f's arguments by name, got {brief(kwargs)}"
         raise TypeError(msg)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+from .._compare.elementwise import equal_arrays
 from .._core.arguments import is_integer, require_callable
 from .._core.arrays import as_dense_array
 from .._core.dtypes import as_real_vector
 from .._core.jit import work_clock
 from .._core.libraries import device_module, is_device_function, library_of, on_device
 from .._core.protocols import NDArray
-from .._execution.checkpoint import Checkpoint
 from .._execution.run import run
 from .._kernels.differences import NAMES_OF_STATUS
 from .adaptive import ExtrapolatedColumns, ExtrapolatedValues
@@ -62,7 +63,7 @@ def as_host_array(x: Any, name: str = "x") -> NDArray:
 
 def as_point(x: Any) -> tuple[NDArray, bool]:
     """Return x as a new floating array in C order, and whether it is a scalar."""
-    array = as_dense_array(x, "x")
+    array = x if type(x) is np.ndarray else as_dense_array(x, "x")
     if array.dtype.kind in "biu":
         array = array.astype(float)
     native = np.dtype(array.dtype.type)  # in the machine's byte order
@@ -75,6 +76,64 @@ def as_point(x: Any) -> tuple[NDArray, bool]:
             msg += ": pass only numbers, as numpy.asarray(x, float)"
         raise TypeError(msg)
     return np.array(array, dtype=native, order="C", subok=False), array.ndim == 0
+
+
+def by_argument(
+    f: Callable[..., Any], x: Any, options: Options, compute: Callable[..., Any]
+) -> Any:
+    """Differentiate with respect to one argument of f, or to each of several."""
+    args = options.args
+    argnums: Any = options.argnums
+    if isinstance(argnums, list):
+        msg = f"argnums must be an int or a tuple of ints, got {argnums!r}: pass tuple(argnums)"
+        raise TypeError(msg)
+    if not isinstance(argnums, tuple):
+        return compute(f, x, options)
+    count = len(args) + len(argnums)
+    valid = all(is_integer(k) and 0 <= k < count for k in argnums)
+    if not valid or len(set(argnums)) < len(argnums):
+        msg = f"argnums must be different integers from 0 to {count - 1}, got {argnums}"
+        raise ValueError(msg)
+    if not isinstance(x, (tuple, list)) or len(x) != len(argnums):
+        msg = f"x must be a tuple of {len(argnums)} arrays, one for each of argnums {argnums}"
+        raise ValueError(msg)
+    arguments = list(args)
+    for position, value in sorted(zip(argnums, x, strict=True), key=lambda pair: pair[0]):
+        arguments.insert(position, value)
+    results = []
+    for position in argnums:
+        lent = [_copied(value) if k in argnums else value for k, value in enumerate(arguments)]
+        others = (*lent[:position], *lent[position + 1 :])
+        chosen = replace(options, args=others, argnums=position)
+        if options.checkpoint is not None:
+            folder = os.path.join(options.checkpoint, f"argument-{position}")
+            chosen = replace(chosen, checkpoint=folder)
+        results.append(compute(f, arguments[position], chosen))
+        for k in argnums:
+            if k != position and not _are_same(lent[k], arguments[k]):
+                msg = (
+                    f"f changes its argument {k}, which makes derivatives with respect to "
+                    f"argument {position} wrong: make it work on a copy"
+                )
+                raise ValueError(msg)
+    return tuple(results)
+
+
+def _copied(x: Any) -> Any:
+    """Copy an array of any library; return everything else unchanged."""
+    library = library_of(x)
+    if library is not None:
+        return library.put(library.fetch(x), x)
+    return x.copy(order="K") if isinstance(x, np.ndarray) else x
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    library = library_of(one)
+    if library is not None:
+        one, other = library.fetch(one), library.fetch(other)
+    elif not isinstance(one, np.ndarray):
+        return True
+    return equal_arrays(one, other, equal_nan=True)
 
 
 def prepare(
@@ -204,25 +263,24 @@ def rows_of(
         if options.adaptive
         else Columns(problem, steps)
     )
-    checkpoint = Checkpoint.of(options.checkpoint)
-    return run(work, count, options.workers, report, start=start, checkpoint=checkpoint)[0]
+    settings: dict[str, Any] = {"start": start, "checkpoint": options.checkpoint}
+    return run(work, count, options.workers, report, **settings)[0]
 
 
 def differentiate_dense(problem: Problem, steps: Steps, options: Options) -> RowResults:
     """Differentiate along every coordinate."""
     started = work_clock()
     count = problem.coordinates
-    settings: dict[str, Any] = {"workers": options.workers, "progress": options.progress}
-    checkpoint = Checkpoint.of(options.checkpoint)
+    settings = options.workers, options.progress
+    checkpoint = options.checkpoint
     if options.adaptive:
-        values, errors, states = run(
-            ExtrapolatedColumns(problem, steps), count, **settings, checkpoint=checkpoint
-        )
+        work = ExtrapolatedColumns(problem, steps)
+        values, errors, states = run(work, count, *settings, checkpoint=checkpoint)
         nfev = int(states["calls"].sum()) + 1 + problem.batched
         status, step = states["status"].astype(np.int8), states["step"]
         rows = values.astype(problem.base.dtype, copy=False)
         return RowResults(rows, errors, status, step, nfev, work_clock() - started)
-    rows, status = run(Columns(problem, steps), count, **settings, checkpoint=checkpoint)
+    rows, status = run(Columns(problem, steps), count, *settings, checkpoint=checkpoint)
     seconds = work_clock() - started
     return RowResults(rows, None, status, *_spent(problem, steps, count), seconds)
 

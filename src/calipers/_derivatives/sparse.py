@@ -8,7 +8,7 @@ import numpy as np
 from .._core.dtypes import as_real_vector
 from .._core.jit import work_clock
 from .._core.protocols import NDArray
-from .._execution.checkpoint import Checkpoint
+from .._execution.checkpoint import subfolder
 from .._execution.run import Progress, run, run_parts
 from .._execution.tasks import Buffers
 from .._kernels.differences import EXCLUDED, FIXED
@@ -244,7 +244,7 @@ class PreparedSparse:
             bottoms = bottoms[:0] if one_sided else bottoms
             work = ColorDifferences(problem, coloring.colors, tops, bottoms, shared)
             observer = unexpected if p == 0 else None
-            checkpoint = Checkpoint.of(self.options.checkpoint, f"pair-{p}")
+            checkpoint = subfolder(self.options.checkpoint, f"pair-{p}")
             about = work, weights, p > 0, data, checkpoint, report, observer
             (self._add_in_blocks if in_blocks else self._add_at_once)(*about)
         points = table[0, 0].copy() if detail else table[0, 0, :0]
@@ -262,7 +262,7 @@ class PreparedSparse:
         weights: NDArray,
         accumulate: bool,
         data: NDArray,
-        checkpoint: Checkpoint | None,
+        checkpoint: Any,
         report: Progress,
         unexpected: UnexpectedRows | None,
     ) -> None:
@@ -290,7 +290,7 @@ class PreparedSparse:
         weights: NDArray,
         accumulate: bool,
         data: NDArray,
-        checkpoint: Checkpoint | None,
+        checkpoint: Any,
         report: Progress,
         unexpected: UnexpectedRows | None,
     ) -> None:
@@ -362,8 +362,8 @@ class PreparedSparse:
                 data[chosen] = values[where] / directions[j]
                 error[chosen] = errors[where] / lengths[j]
 
-        checkpoint = Checkpoint.of(self.options.checkpoint)
-        run_parts(work, coloring.count, store, self.options.workers, report, checkpoint)
+        settings = self.options.workers, report, self.options.checkpoint
+        run_parts(work, coloring.count, store, *settings)
         nowhere = ~usable[column]  # columns without a step
         data[nowhere], error[nowhere] = np.nan, np.inf
         status = by_column["status"].astype(np.int8)

@@ -222,18 +222,6 @@ class Checkpoint:
         self._folder = Path(os.fspath(folder))
         self._manifest: dict[str, str] = {}
 
-    @classmethod
-    def of(cls, folder: Any, *parts: str, work: Work | None = None) -> "Checkpoint | None":
-        """
-        Return the checkpoint in a subfolder of the caller's folder, or None without a folder.
-
-        The digest of `work`, if any, is appended to the name of the subfolder.
-        """
-        if folder is None:
-            return None
-        path = Path(os.fspath(folder), *parts)
-        return cls(path if work is None else Path(f"{path}-{digest(work)[:16]}"))
-
     def require_same(self, work: Work, count: int) -> None:
         """Raise if the folder belongs to a different derivative; write nothing."""
         self._manifest = fingerprint(work, count, version("calipers"))
@@ -323,9 +311,21 @@ class Checkpoint:
         return outs if same else None
 
 
+def subfolder(folder: Any, *parts: str, work: Work | None = None) -> Path | None:
+    """
+    Return a subfolder of the caller's folder, or None without one.
+
+    The digest of `work`, if any, is appended to its name.
+    """
+    if folder is None:
+        return None
+    path = Path(os.fspath(folder), *parts)
+    return path if work is None else Path(f"{path}-{digest(work)[:16]}")
+
+
 def require_folder(checkpoint: Any) -> None:
     """Raise if a checkpoint is not a path."""
-    if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
+    if not isinstance(checkpoint, (str, os.PathLike)):
         msg = f"checkpoint must be the path of a folder, got {type(checkpoint).__name__}"
         raise TypeError(msg)
     if checkpoint == "":

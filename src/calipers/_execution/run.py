@@ -147,12 +147,12 @@ def run(
     progress: Any = False,
     pace: Pace | None = None,
     start: int = 0,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Any = None,
 ) -> Buffers:
     """
     Return the results of `work` along `count` coordinates from `start`.
 
-    `progress` is the caller's option, or the Progress of a larger run.
+    `progress` is the caller's option, or the Progress of a larger run, and `checkpoint` a folder.
     """
     _begin(work)
     part = isinstance(progress, Progress)
@@ -182,7 +182,7 @@ def run_parts(
     store: StoreRows,
     workers: Any,
     report: Progress,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Any = None,
     start: int = 0,
     wanted: NDArray | None = None,
 ) -> None:
@@ -192,6 +192,7 @@ def run_parts(
     `wanted` marks the rows to compute; by default all. `store` counts rows from `start`.
     """
     _begin(work)
+    checkpoint = None if checkpoint is None else Checkpoint(checkpoint)
     done = np.zeros(count, bool) if wanted is None else ~wanted
 
     def stored(first: int, results: Buffers, held: bool = False) -> None:

@@ -29,7 +29,7 @@ from .._derivatives.steps import (
     sizes_of,
 )
 from .._derivatives.thresholds import THRESHOLDS
-from .._execution.checkpoint import Checkpoint
+from .._execution.checkpoint import subfolder
 from .._execution.run import Progress, run, run_parts
 from .._execution.tasks import Buffers, Work
 from .._execution.workers import StoreRows
@@ -343,7 +343,7 @@ class FiniteDifferences:
         way = self.policy
         report = Progress(False, 0) if way.report is None else way.report
         report.expect(int(np.count_nonzero(wanted)))
-        checkpoint = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
+        checkpoint = subfolder(way.checkpoint, f"input-{self.part.position}", name)
         run_parts(work, len(wanted), store, way.workers, report, checkpoint, wanted=wanted)
 
     def results_of(self, work: Work, count: int) -> Buffers:
@@ -359,7 +359,7 @@ class FiniteDifferences:
                 out[first : first + len(values)] = values
 
         folder = f"input-{self.part.position}"
-        checkpoint = Checkpoint.of(way.checkpoint, folder, "points", work=work)
+        checkpoint = subfolder(way.checkpoint, folder, "points", work=work)
         run_parts(work, count, store, way.workers, Progress(False, 0), checkpoint)
         return outs
 
