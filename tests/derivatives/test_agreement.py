@@ -481,14 +481,6 @@ class TestFail:
             == INCONCLUSIVE
         )
 
-    def test_what_departs_at_shorter_steps_is_in_the_error(self):
-        """Longer steps jump over a peak at x: what its slope is does not show."""
-        odd = np.where(STEPS > 0.05, STEPS, 10 * STEPS)
-        s = table(1.0, 1e-6, departure=(0 * STEPS, odd))
-        assert value_and_error(s) == (1.0, pytest.approx(9.0))
-        assert verdict(s, 10.0)[0] == INCONCLUSIVE
-        assert verdict(s, 100.0)[0] == FAIL
-
 
 class TestBroken:
     """Where f jumps at x, or is not defined next to it."""

@@ -119,16 +119,15 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
         off = np.abs(s.slope - value[:, None])
         longer = number < scale[:, None]
         others = longer & (off > s.error + _take(s.error, scale)[:, None])
-        kink, scattered, rounded, lost, other = (
-            np.full(scale.shape, fill) for fill in (-1, False, False, 0.0, np.nan)
+        kink, scattered, rounded, other = (
+            np.full(scale.shape, fill) for fill in (-1, False, False, np.nan)
         )
         k, i = np.nonzero(others.any(axis=1))
         if len(k):
             part, of_part = s.entries(k, i), (scale[k, i][None], value[k, i][None])
-            each = _jumps(part, *of_part, others[k, :, i].T[None], 2 if few else T.in_a_row)
-            kink[k, i], scattered[k, i], rounded[k, i] = each.kink, each.scattered, each.rounded
-            lost[k, i], other[k, i] = each.rounding, each.other
-            scale[k, i] = each.scale
+            in_a_row = 2 if few else T.in_a_row
+            each = _jumps(part, *of_part, others[k, :, i].T[None], in_a_row)
+            scale[k, i], kink[k, i], scattered[k, i], rounded[k, i], other[k, i] = each
         value = np.where(rounded, _take(s.slope, scale), value)
         error = np.where(rounded, _take(s.error, scale), error)
         contradicted &= ~rounded[:, None]
@@ -139,7 +138,7 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
             beyond = np.where(resolved, 0.0, _remainder(s, scale, np.ones_like(inside)))
         # After the first pass shorter steps are too short to show it.
         below = np.zeros_like(error) if few else _departure_below(s, value, scale)
-        for more in _excess(s, value, scale), remainder, beyond, lost, below:
+        for more in remainder, beyond, below:
             error = np.where(rounded, error, np.fmax(error, more))
         endless = np.isinf(remainder) & ~rounded
         error = np.where(scattered, np.fmax(error, other), error)
@@ -156,8 +155,6 @@ class _Jumps(NamedTuple):
         As in `Estimates`.
     rounded : ndarray of bool
         True if the jumps are rounding: the derivative is the slope across them, at `scale`.
-    rounding : ndarray
-        The error of the slope from jumps as small as rounding, if no scale resolves it across them.
     other : ndarray
         The difference of the slope of longer scales, or NaN.
     """
@@ -166,7 +163,6 @@ class _Jumps(NamedTuple):
     kink: NDArray
     scattered: NDArray
     rounded: NDArray
-    rounding: NDArray
     other: NDArray
 
 
@@ -184,11 +180,9 @@ def _jumps(s: Scales, scale: NDArray, value: NDArray, others: NDArray, in_a_row:
     scattered = departs.any(axis=1) & (kink < 0)
     jump = np.where(departs, departure, 0.0).max(axis=1)
     rounded = scattered & (jump <= T.noisy * s.spacing)
-    small = jumps & (departure <= np.where(kink < 0, T.noisy * s.spacing, 0.0)[:, None])
-    rounding = np.where(small, departure / s.span, 0.0).max(axis=1)
     kink = np.where(jumps.any(axis=1), kink, -1)
     scale = np.where(rounded, other_scale, scale)
-    return _Jumps(scale, kink, scattered & ~rounded, rounded, rounding, other)
+    return _Jumps(scale, kink, scattered & ~rounded, rounded, other)
 
 
 def _shows_kink(s: Scales, off: NDArray) -> NDArray:
@@ -273,22 +267,6 @@ def _other_slope(
         agree[:, :count] = np.all([linked[:, k : k + count] for k in range(in_a_row - 1)], axis=0)
     scale = np.where(agree, s.error, np.inf).argmin(axis=1)
     return scale, np.where(agree.any(axis=1), _take(off, scale), np.nan)
-
-
-def _excess(s: Scales, value: NDArray, scale: NDArray) -> NDArray:
-    """
-    Return the largest difference of a slope at steps shorter than a scale from the value, or 0.
-
-    For a smooth f these differences shrink at least as fast as the steps, down to the noise. Where
-    they do not, f has features that are shorter than the longer steps.
-    """
-    number = np.arange(s.slope.shape[1])[None, :, None] - scale[:, None]
-    relative = np.abs(s.odd / s.span - value[:, None])
-    fitted = (number >= 0) & (number < ORDERS)  # samples from which the slope is extrapolated
-    expected = np.where(fitted, relative, 0.0).max(axis=1)[:, None]
-    relative = relative - T.visible * np.fmax(s.noise, s.rounding)[:, None] / s.span
-    more = (number >= ORDERS) & (relative > T.kink * expected)
-    return np.asarray(np.where(more, relative, 0.0).max(axis=1))
 
 
 def _remainder(s: Scales, scale: NDArray, counted: NDArray) -> NDArray:
