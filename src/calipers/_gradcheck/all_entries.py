@@ -12,10 +12,11 @@ from .._derivatives.sampled import SampledColumns
 from .._execution.run import WORTH_SHARING_SECONDS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
 from .columns import Jacobian, Products, Pulled, Sizes
+from .compiled_screening import CompiledScreening
 from .entry_rules import PASS, Rule
 from .numerical import FiniteDifferences
 from .perturb import Claims
-from .screening import Screening, rescreen_waiting, screen_columns
+from .screening import Screening
 from .summary import FlaggedEntries
 from .verdict import RefinedColumns
 
@@ -51,17 +52,27 @@ def examine(
         sizes = Sizes(np.zeros(rows), np.zeros(columns), is_complete=False)
     else:
         sizes = Sizes.of(jacobians, rows, columns)
-    about = jacobians, sizes, rule, None, claims
-    screenings = [Screening(differences, *about) for differences in whole]
-    marks = [screen_columns(screening) for screening in screenings]
-    for screening in screenings:
-        screening.measure()
-    sizes.is_complete = True
-    for screening, marked in zip(screenings, marks, strict=True):
-        rescreen_waiting(screening, marked)
+    screened = []
+    for differences in whole:
+        kind = CompiledScreening if differences.compiled else Screening
+        screening = kind(differences, jacobians, sizes, rule, None, claims)
+        screened.append((screening, screening.marks()))
+    if unknown:
+        _complete(screened)
+    for screening, marks in screened:
         screening.differences.calls += SLOPE_CALLS * screening.taken
-        _judge(screening, marked, entries, consistent)
+        _judge(screening, marks, entries, consistent)
     return sizes
+
+
+def _complete(screened: Sequence[tuple[Screening, NDArray]]) -> None:
+    """Measure the rows of a Jacobian that was screened, and settle columns that waited for this."""
+    compiled = [(one, marks) for one, marks in screened if isinstance(one, CompiledScreening)]
+    for screening, _ in compiled:
+        screening.measure()
+    for screening, marks in compiled:
+        screening.sizes.is_complete = True
+        screening.screen_waiting(marks)
 
 
 def _by_products(
@@ -80,12 +91,12 @@ def _by_products(
         return None
     alone: dict[str, Jacobian] = {pulled.d.name: pulled}
     about = alone, sizes, rule, products, claims
-    screenings = [Screening(differences, *about) for differences in whole]
-    marks = [screen_columns(screening) for screening in screenings]
+    screenings = [CompiledScreening(differences, *about) for differences in whole]
+    marks = [screening.marks() for screening in screenings]
     for screening in screenings:
         screening.measure()
         screening.differences.calls += SLOPE_CALLS * screening.taken
-    if not all(map(Screening.is_clear, screenings, marks)):
+    if not all(map(CompiledScreening.is_clear, screenings, marks)):
         return None
     taken = np.concatenate([marked != LEFT_OUT for marked in marks])
     least = max(screening.least for screening in screenings)

@@ -216,7 +216,6 @@ class Sizes:
     rows: NDArray
     columns: NDArray
     is_complete: bool = True  # if False, magnitudes are accumulated during screening
-    _terms: NDArray | None = None
 
     def __post_init__(self) -> None:
         self.row_errors, self._row_doubts = np.zeros((2, len(self.rows)))
@@ -240,12 +239,6 @@ class Sizes:
         np.maximum(self.row_errors, errors.max(axis=0, initial=0.0), out=self.row_errors)
         largest = np.maximum(self.column_errors[columns], errors.max(axis=1, initial=0.0))
         self.column_errors[columns] = largest
-
-    def terms(self, jacobians: dict[str, Jacobian], x: NDArray) -> NDArray:
-        """Return the largest terms in the rows of J @ x, which scale rounding errors of f."""
-        if self._terms is None:
-            self._terms = largest_terms(jacobians.values(), x)
-        return self._terms
 
     @classmethod
     def of(cls, jacobians: dict[str, Jacobian], rows: int, columns: int) -> "Sizes":
