@@ -26,6 +26,7 @@ from .scales import (
     N_PROBES,
     ORDERS,
     OUTER,
+    Outputs,
     Samples,
     Scales,
     measure,
@@ -73,7 +74,7 @@ class Measured(NamedTuple):
     outputs: NDArray
     scales: Scales
     estimates: Estimates
-    unit: NDArray | None  # of the values of f in scales and estimates, if not 1
+    unit: NDArray  # of the values of f in scales and estimates
 
     def some(self, which: NDArray) -> "Measured":
         """Return a part of the directions."""
@@ -230,58 +231,39 @@ def _settled(s: Scales, m: Estimates, eps: float, top: NDArray, power: int = 1) 
 
 def scales_of(
     samples: Samples,
-    base: NDArray,
+    out: Outputs,
     states: NDArray,
-    eps: float,
-    parts: int = 1,
-    power: int = 1,
     first: bool = False,
     outputs: NDArray | None = None,
-    least: NDArray | None = None,
     pooled: bool = True,
 ) -> Measured:
     """
-    Return scales and estimates of `outputs`, or of those that change.
+    Return scales and estimates of `outputs`, or of those that change; see `measure`.
 
-    They are in units of a power of two for each output. `least` is a lower bound on the noise of
-    all outputs, a row for each direction or for all; see `measure`.
+    They are in units of a power of two for each output.
     """
     if outputs is None:
-        outputs = changing(samples, base, parts)
+        outputs = changing(samples, out)
     part = samples._replace(above=samples.above[:, :, outputs], below=samples.below[:, :, outputs])
-    largest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
-    sided, inner = bool(states["one_sided"].any()), np.fmin(1.0, states["top"])
-    base = base[outputs]
-    unit = units_of(part, base, parts)
-    least_noise = np.zeros((1, len(outputs))) if least is None else least[:, outputs]
-    about = eps, inner, parts, sided, first, power, largest
-    if unit is None:
-        scales = measure(part, base, *about, 1.0, least_noise, pooled)
-    else:
+    unit = units_of(part, out.base[outputs], out.parts)
+    if (unit != 1).any():
         part = part._replace(above=part.above / unit, below=part.below / unit)
-        scales = measure(part, base / unit, *about, unit, least_noise / unit, pooled)
+    sided, inner = bool(states["one_sided"].any()), np.fmin(1.0, states["top"])
+    about = inner, sided, first, out.greatest, unit, pooled
+    scales = measure(part, out.some(outputs, unit), *about)
     return Measured(outputs, scales, estimate(scales, few=first), unit)
 
 
 def survey(
-    base: NDArray,
-    evaluate: Evaluate,
-    states: NDArray,
-    eps: float,
-    parts: int = 1,
-    power: int = 1,
-    briefly: bool = False,
-    least: NDArray | None = None,
+    out: Outputs, evaluate: Evaluate, states: NDArray, briefly: bool = False
 ) -> Iterator[Survey]:
     """
     Sample f along directions at a few scales, and at all scales where these do not suffice.
 
-    `states` has the lengths and limits of the directions. `power` is the power of t by which f was
-    divided: 2 for second differences. If `briefly`, a few scales suffice for all directions.
-    `least` is a lower bound on the noise of f.
+    `states` has the lengths and limits of the directions. If `briefly`, a few scales suffice for
+    all directions.
     """
-    base = base.astype(float)
-    floor = None if least is None else least[None]
+    base = out.base
 
     def sampled(which: NDArray, first: bool) -> tuple[Samples, NDArray]:
         t = _sequence(states[which], first)
@@ -294,14 +276,14 @@ def survey(
         # Where some outputs vary at other scales, so may those that do not show a slope.
         m = first.estimates
         settled = settled & (m.error <= THRESHOLDS.resolved * np.abs(m.value))
-        others = np.setdiff1d(changing(samples, base, parts), first.outputs)
+        others = np.setdiff1d(changing(samples, out), first.outputs)
         outputs = np.union1d(first.outputs[~settled.all(axis=0)], others)
-        if parts > 1:
-            outputs = np.unique(outputs[:, None] // parts * parts + np.arange(parts))
+        if out.parts > 1:
+            outputs = np.unique(outputs[:, None] // out.parts * out.parts + np.arange(out.parts))
         noise = np.zeros((len(which), base.size))
-        noise[:, first.outputs] = pooled_noise(first.scales, settled, eps, first.unit)
-        noise = noise if floor is None else np.fmax(noise, floor)
-        about = base, states[which], eps, parts, power, False, outputs, noise, False
+        noise[:, first.outputs] = pooled_noise(first.scales, settled, out.eps) * first.unit
+        noise = noise if out.least is None else np.fmax(noise, out.least)
+        about = out._replace(least=noise), states[which], False, outputs, False
         return Survey(which, samples, calls, partial(scales_of, samples, *about), (first, settled))
 
     usable = np.flatnonzero(states["limit"] > 0)
@@ -314,10 +296,9 @@ def survey(
             samples, calls = sampled(those, first=True)
             for block in _blocks(samples, base):
                 which, some = those[block], Samples(*(array[block] for array in samples))
-                about = some, base, states[which], eps, parts, power, True, None, floor
-                measured = scales_of(*about)
-                top = states["top"][which]
-                settled = _settled(measured.scales, measured.estimates, eps, top, power)
+                measured = scales_of(some, out, states[which], first=True)
+                scales, estimates, top = measured.scales, measured.estimates, states["top"][which]
+                settled = _settled(scales, estimates, out.eps, top, out.power)
                 done = np.asarray(settled.all(axis=1) | briefly)
                 if done.any():
                     part = Samples(*(array[done] for array in some))
@@ -339,11 +320,11 @@ def _changes(samples: Samples, base: NDArray) -> NDArray:
     return np.asarray(changes.any(axis=1))
 
 
-def changing(samples: Samples, base: NDArray, parts: int) -> NDArray:
+def changing(samples: Samples, out: Outputs) -> NDArray:
     """Return the indices of outputs that change in some sample, with all parts of their numbers."""
-    changes = _changes(samples, base).any(axis=0)
-    if parts > 1:
-        changes = np.repeat(changes.reshape(-1, parts).any(axis=1), parts)
+    changes = _changes(samples, out.base).any(axis=0)
+    if out.parts > 1:
+        changes = np.repeat(changes.reshape(-1, out.parts).any(axis=1), out.parts)
     return np.flatnonzero(changes)
 
 
@@ -360,49 +341,46 @@ def _blocks(samples: Samples, base: NDArray) -> Iterator[slice]:
         yield slice(start, min(start + count, directions))
 
 
-def rounding_of_constants(base: NDArray, states: NDArray, eps: float, power: int = 1) -> NDArray:
+def rounding_of_constants(out: Outputs, states: NDArray) -> NDArray:
     """
     Return the errors of the slope 0 of outputs that change at no step.
 
     Terms that cancel may be as large as the largest output, or as x.
     """
-    size = np.fmax(np.abs(base), np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
-    longest = states["length"] * (states["top"] / 2) ** power
-    rounding = eps * size
-    if power == 1:
+    rounding = out.eps * np.fmax(np.abs(out.base), out.greatest)
+    longest = states["length"] * (states["top"] / 2) ** out.power
+    if out.power == 1:
         rounding = np.fmax(rounding, (states["length"] * states["grain"])[:, None])
     return np.asarray(THRESHOLDS.multiple * rounding / longest[:, None])
 
 
-def extrapolate(
-    base: NDArray,
-    evaluate: Evaluate,
-    outs: Buffers,
-    eps: float,
-    parts: int = 1,
-    power: int = 1,
-    least: NDArray | None = None,
-) -> None:
+def outputs_of(problem: Problem, eps: float, power: int = 1) -> Outputs:
+    """Return the outputs of f at x in double precision; `eps` is that of their format."""
+    least = None if problem.noise is None else problem.noise[None]
+    return Outputs(problem.base.astype(float), eps, problem.parts, power, least)
+
+
+def extrapolate(out: Outputs, evaluate: Evaluate, outs: Buffers) -> None:
     """Fill `outs` with derivatives along directions, and their errors; states are initial ones."""
     values, errors, states = outs
     values[:], errors[:] = np.nan, np.inf
     # Much too long steps are part of the search: warnings of f are suppressed.
     with np.errstate(all="ignore"):
-        for result in survey(base, evaluate, states, eps, parts, power, least=least):
+        for result in survey(out, evaluate, states):
             which = result.directions
             # Where f does not change, its rounding may hide a slope.
             values[which] = 0.0
-            errors[which] = rounding_of_constants(base, states[which], eps, power)
+            errors[which] = rounding_of_constants(out, states[which])
             states["calls"][which] = result.calls
             if result.first is None:
-                _store(result.measured, which, None, base, outs)
+                _store(result.measured, which, None, out.base, outs)
             else:
                 first, settled = result.first
-                _store(first, which, settled, base, outs)
-                unsettled = np.ones((len(which), base.size), bool)
+                _store(first, which, settled, out.base, outs)
+                unsettled = np.ones((len(which), out.base.size), bool)
                 unsettled[:, first.outputs] = ~settled
                 unsettled = unsettled[:, result.measured.outputs]
-                _store(result.measured, which, unsettled, base, outs)
+                _store(result.measured, which, unsettled, out.base, outs)
 
 
 def _store(
@@ -412,9 +390,7 @@ def _store(
     values, errors, states = outs
     outputs, scales, estimates, unit = measured
     length = states["length"][which, None]
-    value, error = estimates.value / length, estimates.total_error / length
-    if unit is not None:
-        value, error = value * unit, error * unit
+    value, error = estimates.value / length * unit, estimates.total_error / length * unit
     # Some of these outputs change along other directions only.
     stored = (scales.change > 0) | ~np.isfinite(base[outputs])
     wanted = np.ones_like(stored) if wanted is None else wanted
@@ -458,8 +434,7 @@ class ExtrapolatedColumns:
         problem, states = self.problem, outs[-1]
         states[:] = initial_states(problem, self.steps)[columns]
         with self.evaluator(columns, states) as evaluate:
-            about = self.steps.eps, problem.parts
-            extrapolate(problem.base, evaluate, outs, *about, least=problem.noise)
+            extrapolate(outputs_of(problem, self.steps.eps), evaluate, outs)
 
     @contextmanager
     def evaluator(self, columns: NDArray, states: NDArray) -> Iterator[Evaluate]:

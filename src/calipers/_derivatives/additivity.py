@@ -20,7 +20,7 @@ from .adaptive import lengths_of
 from .agreement import Estimates
 from .function import Problem
 from .sampled import estimates_along, steps_between
-from .scales import Scales
+from .scales import Outputs, Scales
 from .steps import Steps
 from .thresholds import THRESHOLDS
 
@@ -170,7 +170,8 @@ def _departs(
             return None
         above, below = base + halves[: len(steps)], base + halves[len(steps) :]
         width = far[: len(steps)] - far[len(steps) :]
-        return estimates_along(steps, width, above, below, base, differences.eps, problem.parts)
+        out = Outputs(base, differences.eps, problem.parts)
+        return estimates_along(steps, width, above, below, out)
 
     with np.errstate(all="ignore"):
         together = slopes(others)

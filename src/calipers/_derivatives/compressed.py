@@ -11,7 +11,7 @@ from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._execution.tasks import Buffers
 from .._kernels.differences import COLORED
-from .adaptive import CALLS_PER_COLUMN, STATE, extrapolate
+from .adaptive import CALLS_PER_COLUMN, STATE, extrapolate, outputs_of
 from .compiled import Native
 from .fixed_step import UNDEFINED
 from .function import Problem
@@ -158,4 +158,4 @@ class ExtrapolatedColors:
                     rows[some] = self.problem.at_each(points.astype(x.dtype))
             return rows, t
 
-        extrapolate(self.problem.base, displaced, outs, self.eps, self.problem.parts)
+        extrapolate(outputs_of(self.problem, self.eps), displaced, outs)

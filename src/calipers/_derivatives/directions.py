@@ -11,7 +11,7 @@ from .._core.protocols import NDArray
 from .._execution.run import run
 from .._execution.tasks import Buffers
 from .._kernels.differences import CONVERGED
-from .adaptive import STATE, ExtrapolatedColumns, extrapolate, lengths_of
+from .adaptive import STATE, ExtrapolatedColumns, extrapolate, lengths_of, outputs_of
 from .fixed_step import UNDEFINED, Columns, lost_step
 from .function import WIRTINGER, Problem
 from .options import Options
@@ -232,8 +232,7 @@ def _extrapolated(
         ]
         return np.stack(rows), t
 
-    outs = values, errors, states
-    extrapolate(problem.base, displaced, outs, steps.eps, problem.parts, least=problem.noise)
+    extrapolate(outputs_of(problem, steps.eps), displaced, (values, errors, states))
     # The displacement of each coordinate is rounded to its format.
     return values[0], errors[0] + steps.eps * np.abs(values[0])
 

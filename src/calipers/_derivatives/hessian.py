@@ -23,6 +23,7 @@ from .adaptive import (
     extrapolate,
     initial_states,
     lengths_of,
+    outputs_of,
     survey,
 )
 from .agreement import gap_at_x
@@ -119,13 +120,14 @@ def _curvature_gaps(pairs: MixedDifferences) -> tuple[NDArray, int]:
     states = pairs.states[pairs.usable]
     work = ExtrapolatedColumns(problem, steps)
     with work.evaluator(pairs.usable, states) as evaluate, np.errstate(all="ignore"):
-        for result in survey(problem.base, evaluate, states, steps.eps):
+        for result in survey(outputs_of(problem, steps.eps), evaluate, states):
             calls += int(result.calls.sum())
             which = pairs.usable[result.directions]
             if result.first is not None and result.measured.outputs.size:
                 _, scales, _, unit = result.measured
-                scales = scales if unit is None else scales.times(unit)
-                gap, _ = gap_at_x(with_curvature_gaps(scales, result.samples, steps.eps))
+                gap, _ = gap_at_x(
+                    with_curvature_gaps(scales.times(unit), result.samples, steps.eps)
+                )
                 gaps[which] = 4 * gap[:, 0] / states["length"][result.directions] ** 2
     return gaps, calls
 
@@ -254,7 +256,7 @@ class MixedDifferences:
             np.minimum.at(rounding, both[0].astype(int), largest / both[1] ** 2)
             return values, widths
 
-        extrapolate(problem.base, ends, outs, self.steps.eps, power=2)
+        extrapolate(outputs_of(problem, self.steps.eps, power=2), ends, outs)
         # Sums are smaller than the values that were rounded where f(x + h) and f(x - h) differ in
         # sign. The error is at least that of the step at which this rounding matters least.
         with np.errstate(all="ignore"):

@@ -15,13 +15,14 @@ from .adaptive import (
     ExtrapolatedColumns,
     changing,
     initial_states,
+    outputs_of,
     rounding_of_constants,
     scales_of,
     survey,
 )
 from .agreement import FAIL, INCONCLUSIVE, Estimates, estimate, judge, opinions, with_noise
 from .function import Problem
-from .scales import FRACTIONS, MAX_SAMPLES, Samples, Scales, measure
+from .scales import FRACTIONS, MAX_SAMPLES, Outputs, Samples, Scales, measure
 from .thresholds import THRESHOLDS
 
 
@@ -121,8 +122,7 @@ class SampledColumns:
         problem, steps = self.problem, self.columns.steps
         states = initial_states(problem, steps)[columns]
         with self.columns.evaluator(columns, states) as evaluate, np.errstate(all="ignore"):
-            about = steps.eps, problem.parts
-            for part in survey(problem.base, evaluate, states, *about, least=problem.noise):
+            for part in survey(outputs_of(problem, steps.eps), evaluate, states):
                 which, count = part.directions, part.samples.t.shape[1]
                 for array, values in zip(arrays, part.samples, strict=True):
                     array[which, :count] = values
@@ -131,7 +131,7 @@ class SampledColumns:
     def tables(self, columns: NDArray, results: Buffers, wanted: NDArray) -> Iterator[Table]:
         """Yield the tables of columns that have samples; they contain the entries `wanted`."""
         problem, steps = self.problem, self.columns.steps
-        base = problem.base.astype(float)
+        out = outputs_of(problem, steps.eps)
         *arrays, first, _ = results
         states = initial_states(problem, steps)[columns]
         for brief in (True, False):
@@ -148,13 +148,9 @@ class SampledColumns:
                 missing = np.isnan(samples.t)
                 samples.above[missing] = samples.below[missing] = np.nan
                 outputs = np.flatnonzero(wanted[group].any(axis=0))
-                outputs = np.union1d(changing(samples, base, problem.parts), outputs)
-                chosen, least = states[group], problem.noise
-                least = None if least is None else least[None]
-                about = base, chosen, steps.eps, problem.parts, 1, brief, outputs, least
-                _, scales, estimates, unit = scales_of(samples, *about)
-                unit = np.ones(len(outputs)) if unit is None else unit
-                constant = rounding_of_constants(base, chosen, steps.eps)
+                outputs, chosen = np.union1d(changing(samples, out), outputs), states[group]
+                _, scales, estimates, unit = scales_of(samples, out, chosen, brief, outputs)
+                constant = rounding_of_constants(out, chosen)
                 yield Table(group, outputs, scales, estimates, chosen["length"], unit, constant)
 
 
@@ -230,9 +226,8 @@ def noise_along(
     result = Noise(np.full(size, np.inf), np.zeros(size), np.zeros(size), np.zeros(size, bool))
     state["length"], state["limit"], state["top"], state["one_sided"] = 1.0, np.inf, 1.0, one_sided
     state["grain"] = eps
-    for part in survey(base, evaluate, state, eps, briefly=briefly):
+    for part in survey(Outputs(base.astype(float), eps), evaluate, state, briefly):
         outputs, s, _, unit = part.measured
-        unit = np.ones(len(outputs)) if unit is None else unit
         changes = s.change[0] > 0
         rows = s.noise[0] * unit, s.change[0] * unit, s.constant_up_to[0], s.noisy[0]
         for values, row in zip(result, rows, strict=True):
@@ -248,16 +243,9 @@ def steps_between(least: float, longest: float, most: int) -> NDArray:
 
 
 def estimates_along(
-    t: NDArray,
-    width: NDArray,
-    above: NDArray,
-    below: NDArray,
-    base: NDArray,
-    eps: float,
-    parts: int,
+    t: NDArray, width: NDArray, above: NDArray, below: NDArray, out: Outputs
 ) -> tuple[Scales, Estimates]:
     """Return the scales and estimates of samples along one direction, a row for each step t."""
     samples = Samples(t[None], width[None], above[None], below[None])
-    greatest = float(np.max(np.abs(base), initial=1.0, where=np.isfinite(base)))
-    scales = measure(samples, base, eps, np.ones(1), parts, greatest=greatest)
+    scales = measure(samples, out, np.ones(1), greatest=out.greatest)
     return scales, estimate(scales)

@@ -144,6 +144,59 @@ class Samples(NamedTuple):
     below: NDArray
 
 
+class Outputs(NamedTuple):
+    """
+    The outputs of f at x, and how they are rounded.
+
+    Attributes
+    ----------
+    base : ndarray, (outputs,)
+        f(x).
+    eps : float
+        The spacing at 1 of the format of f.
+    parts : int
+        The number of consecutive outputs that are rounded together: 2 for complex numbers.
+    power : int
+        The power of t by which f was divided: 2 for second differences.
+    least : ndarray, (directions or 1, outputs), or None
+        A lower bound on the noise of the outputs.
+    """
+
+    base: NDArray
+    eps: float
+    parts: int = 1
+    power: int = 1
+    least: NDArray | None = None
+
+    @property
+    def greatest(self) -> float:
+        """The largest output, or 1 if that is more."""
+        return float(np.max(np.abs(self.base), initial=1.0, where=np.isfinite(self.base)))
+
+    def some(self, which: NDArray, unit: NDArray) -> "Outputs":
+        """Return some of the outputs, in units of theirs."""
+        least = None if self.least is None else self.least[:, which] / unit
+        return self._replace(base=self.base[which] / unit, least=least)
+
+
+class _Differences(NamedTuple):
+    """
+    Differences of f over steps, and what they are divided by.
+
+    The odd part over `span` is the slope `d`, and the even part over t is `e`. Errors of slopes are
+    a series in `u`. `change` is the larger change of both sides.
+    """
+
+    t: NDArray
+    u: NDArray
+    span: NDArray
+    d: NDArray
+    e: NDArray
+    change: NDArray
+    sided: bool
+    power: int
+
+
 def _shifted(a: NDArray, size: int) -> list[NDArray]:
     """Return the first to the last of consecutive elements of axis 1, an array for each."""
     count = max(0, a.shape[1] - size + 1)
@@ -217,16 +270,12 @@ def _cut(values: NDArray, like: NDArray) -> NDArray:
 
 def measure(
     samples: Samples,
-    base: NDArray,
-    eps: float,
+    out: Outputs,
     inner: NDArray,
-    parts: int = 1,
     sided: bool = False,
     few: bool = False,
-    power: int = 1,
     greatest: float = 1.0,
     unit: NDArray | float = 1.0,
-    least: NDArray | float = 0.0,
     pooled: bool = True,
 ) -> Scales:
     """
@@ -234,30 +283,21 @@ def measure(
 
     Parameters
     ----------
-    samples : Samples
+    samples, out : Samples, Outputs
         Values of f, in units of `unit`.
-    base : ndarray, (outputs,)
-        f(x), in the same units.
-    eps : float
-        The spacing at 1 of the format of f.
     inner : ndarray, (directions,)
         The size of x in units of t.
-    parts : int
-        The number of consecutive outputs that are rounded together: 2 for complex numbers.
     sided, few : bool
         Whether f was sampled on one side only, and at the steps of the first pass only.
-    power : int
-        The power of t in `Scales.span`: 2 for second derivatives.
     greatest : float
         The largest output of f, or 1 if that is more.
     unit : ndarray or float
         See `units_of`.
-    least : ndarray, (directions, outputs), or float
-        A lower bound on the noise of the outputs.
     pooled : bool
         Whether these are all outputs, of whose noise the median is a lower bound; see
         `pooled_noise`.
     """
+    base, eps, parts, power, least = out
     t, width, above, below = samples
     step, count = t[:, :, None], t.shape[1] - ORDERS + 1
     with np.errstate(all="ignore"):
@@ -269,8 +309,9 @@ def measure(
         d, e = odd / span, even / step
         u = t if sided else t * t
         sizes = np.where(finite, np.fmax(np.fmax(np.abs(above), np.abs(below)), np.abs(base)), 0.0)
-        about = t, span, d, e, u, change, finite, inner[:, None, None]
-        noise, chosen, shorter, lasting = _noise(*about, few, sided, power)
+        differences = _Differences(t, u, span, d, e, change, sided, power)
+        near = step <= inner[:, None, None]
+        noise, chosen, shorter, lasting = _noise(differences, finite, near, few)
         dead = np.asarray(~chosen.any(axis=1))
         constant_up_to, flat = _constant(change, step, few)
         if flat.any():
@@ -289,13 +330,12 @@ def measure(
         noise = _floored(noise, dead, size, eps * greatest / unit, parts, pooled)
         sure = noise * T.few_samples if few else noise
         rounding = T.rounding * eps * np.fmax(sizes, least_normal(eps) / unit)
-        least = np.atleast_2d(least)
+        least = np.zeros((1, len(base))) if least is None else least
         lowest = np.fmax(shorter, least[:, None])
         local = np.fmax(_noise_of_values(sure, sizes, chosen, rounding), lowest)
         slope, error = _slopes(d, u, span[:, :, 0], local, sided)
         gap, gap_error = _gaps(e, t, local)
-        within = finite & (step <= inner[:, None, None])
-        largest = np.where(within, change, 0.0).max(axis=1, initial=0)
+        largest = np.where(finite & near, change, 0.0).max(axis=1, initial=0)
         terms = np.max(size * unit, initial=0.0, where=np.isfinite(size)) / unit
         relative_noise = np.where(noise > 0, noise / (eps * np.fmax(terms, largest)), 0.0)
         # Where f is nothing but noise, it may vary faster than any step shows.
@@ -453,15 +493,14 @@ def with_curvature_gaps(s: Scales, samples: Samples, eps: float) -> Scales:
     return replace(s, gap=gap, gap_error=error)
 
 
-def units_of(samples: Samples, base: NDArray, parts: int) -> NDArray | None:
+def units_of(samples: Samples, base: NDArray, parts: int) -> NDArray:
     """
-    Return powers of two as units in which values of outputs do not over- or underflow, or None.
+    Return powers of two as units in which values of outputs do not over- or underflow: mostly 1.
 
-    None means that they do not in units of 1. A unit is halfway between the largest and the least
-    value.
+    Others are halfway between the largest and the least value.
     """
     if not base.size:
-        return None
+        return np.ones(0)
 
     def largest(*arrays: NDArray) -> NDArray:
         each = [np.fmax.reduce(a.reshape(-1, base.size), axis=0, initial=-np.inf) for a in arrays]
@@ -470,7 +509,7 @@ def units_of(samples: Samples, base: NDArray, parts: int) -> NDArray | None:
     values = samples.above, samples.below, base
     top = largest(*map(np.abs, values))
     if not ((top > _LARGEST) | ((top < 1 / _LARGEST) & (top > 0))).any():
-        return None
+        return np.ones(base.size)
     sizes = [np.where(np.isfinite(a) & (a != 0), np.abs(a), np.nan) for a in values]
     exponents = [np.where(np.isnan(a), np.nan, np.frexp(a)[1]) for a in sizes]
     middle = (largest(*exponents) - largest(*(-e for e in exponents))) // 2
@@ -479,17 +518,7 @@ def units_of(samples: Samples, base: NDArray, parts: int) -> NDArray | None:
 
 
 def _noise(
-    t: NDArray,
-    span: NDArray,
-    d: NDArray,
-    e: NDArray,
-    u: NDArray,
-    change: NDArray,
-    finite: NDArray,
-    inner: NDArray,
-    few: bool,
-    sided: bool,
-    power: int,
+    differences: _Differences, finite: NDArray, near: NDArray, few: bool
 ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     """
     Return the noise of f, and True for the steps at which it was measured.
@@ -502,6 +531,7 @@ def _noise(
     shortest ones where these are rounded alike, as exp(x) in exp(x) - 1 - x. The last is the noise
     in several consecutive samples of an f that does not change at the shortest steps.
     """
+    t, change = differences.t, differences.change
     step = t[:, :, None]
     changes = (change != 0) & finite
     order = np.cumsum(changes[:, ::-1], axis=1)[:, ::-1]  # 1 at the shortest
@@ -510,7 +540,7 @@ def _noise(
     enough = chosen[:, ORDERS:].sum(axis=1) >= N_PROBES
     chosen[:, :ORDERS] &= ~enough[:, None]
 
-    residual = _residuals(t, span, d, e, u, change, chosen, sided, power)
+    residual = _residuals(differences, chosen)
 
     def rms(which: NDArray, values: NDArray = residual) -> NDArray:
         squares = summed(np.where(which, values * values, 0.0))
@@ -524,7 +554,7 @@ def _noise(
     noise = rms(chosen)
     at_edge = np.empty(0)
     if not few or flat.any():
-        at_edge = _residuals_at_edge(t, d * span, e * step, sided, power)
+        at_edge = _residuals_at_edge(differences)
         predicted = chosen[:, ORDERS:].sum(axis=1) >= 2
         edge = rms(chosen[:, ORDERS:], np.where(np.isfinite(at_edge), at_edge, np.inf))
         is_edge = flat & (rise < next_rise) & predicted & (edge <= T.negligible * noise)
@@ -539,27 +569,18 @@ def _noise(
     less = np.fmin(noise, T.few_samples * rms(shortest))
     noise = np.where(shortest.any(axis=1), less, noise)
     # Longer steps may be longer than features of f.
-    near = (order <= N_PROBES * T.noise_samples) & (step <= inner)
+    near = near & (order <= N_PROBES * T.noise_samples)
     lasting = np.where(flat, _lasting(np.where(near, unexplained, 0.0)), 0.0)
     return noise, chosen, _noise_of_shorter(unexplained, t), lasting
 
 
-def _residuals(
-    t: NDArray,
-    span: NDArray,
-    d: NDArray,
-    e: NDArray,
-    u: NDArray,
-    change: NDArray,
-    chosen: NDArray,
-    sided: bool,
-    power: int,
-) -> NDArray:
+def _residuals(differences: _Differences, chosen: NDArray) -> NDArray:
     """
     Return the differences of samples from predictions by longer steps, in noise of f.
 
     The first samples have no prediction: there it is the change of f itself.
     """
+    t, u, span, d, e, change, *_ = differences
     step, residual = t[:, :, None], change.copy()
     straight = lagrange([points[:, :-1] - u[:, ORDERS:] for points in _shifted(u, ORDERS)])
     predicted = _combined(straight, d)
@@ -574,26 +595,28 @@ def _residuals(
         summed(np.where(chosen[:, ORDERS:], each * each, 0.0)) for each in (r_even, r_kinked)
     )
     r_even = np.where((size_kinked < size)[:, None], r_kinked, r_even)
-    both = _together(r_odd, r_even, sided, power)
+    both = _together(r_odd, r_even, differences)
     residual[:, ORDERS:] = np.where(np.isfinite(both), both, residual[:, ORDERS:])
     return residual
 
 
-def _residuals_at_edge(t: NDArray, odd: NDArray, even: NDArray, sided: bool, power: int) -> NDArray:
+def _residuals_at_edge(differences: _Differences) -> NDArray:
     """
     Return the differences of samples from predictions by longer steps, in noise of f.
 
     The predictions are those of a function with an edge between x and the shorter of these steps.
     """
+    t = differences.t
     weights = lagrange([points[:, :-1] - t[:, ORDERS:] for points in _shifted(t, ORDERS)])
-    odd, even = (np.abs(a[:, ORDERS:] - _combined(weights, a)) for a in (odd, even))
-    return _together(odd, even, sided, power)
+    both = differences.d * differences.span, differences.e * t[:, :, None]
+    odd, even = (np.abs(a[:, ORDERS:] - _combined(weights, a)) for a in both)
+    return _together(odd, even, differences)
 
 
-def _together(odd: NDArray, even: NDArray, sided: bool, power: int) -> NDArray:
+def _together(odd: NDArray, even: NDArray, differences: _Differences) -> NDArray:
     """Return the noise of f that odd and even parts show."""
-    by_odd = odd * (_D_NOISE if sided else 1 / _D_NOISE)
-    if sided or power > 1:
+    by_odd = odd * (_D_NOISE if differences.sided else 1 / _D_NOISE)
+    if differences.sided or differences.power > 1:
         return np.asarray(by_odd)
     return np.asarray(np.sqrt((by_odd**2 + (even / _E_NOISE) ** 2) / 2))
 
@@ -669,8 +692,7 @@ def _pooled(noise: NDArray, size: NDArray) -> NDArray:
     return np.asarray(median[:, None] * size)
 
 
-def pooled_noise(s: Scales, which: NDArray, eps: float, unit: NDArray | None) -> NDArray:
-    """Return the noise of outputs that the noise of some suggests, in units of f."""
+def pooled_noise(s: Scales, which: NDArray, eps: float) -> NDArray:
+    """Return the noise of outputs that the noise of some suggests."""
     with np.errstate(all="ignore"):
-        noise = _pooled(np.where(which, s.noise, 0.0), s.rounding / eps)
-    return noise if unit is None else noise * unit
+        return _pooled(np.where(which, s.noise, 0.0), s.rounding / eps)
