@@ -24,26 +24,20 @@ _BOTH = np.concatenate([RIGHT, LEFT])
 
 
 @dataclass(frozen=True)
-class _OneSidedSteps(Steps):
-    """One-sided steps with a given stencil."""
-
-    stencil: NDArray
-
-    @property
-    def central(self) -> NDArray:
-        return self.stencil
-
-
-@dataclass(frozen=True)
 class Slopes:
     """Slopes to the right and left of x, or central ones if there are bounds."""
 
-    differences: tuple[Columns, ...]
+    problem: Problem
+    steps: Steps
     calls = float(SLOPE_CALLS)
 
-    @property
-    def problem(self) -> Problem:
-        return self.differences[0].problem
+    @cached_property
+    def sides(self) -> tuple[Columns, ...]:
+        """The differences to both sides, or central ones."""
+        if self.steps.lows.size:
+            return (Columns(self.problem, self.steps),)
+        sided = (replace(self.steps, stencil=stencil) for stencil in (RIGHT, LEFT))
+        return tuple(Columns(self.problem, steps, spare=[]) for steps in sided)
 
     def results(self, count: int) -> Buffers:
         shape, dtype = (count, self.problem.base.size), self.problem.base.dtype
@@ -52,70 +46,43 @@ class Slopes:
     def __call__(self, start: int, outs: Buffers) -> None:
         """Fill `outs` with right and left slopes and the status of columns from `start`."""
         right, left, status = outs
-        if len(self.differences) == 1:
-            self.differences[0](start, (right, status))
+        if self.steps.lows.size:
+            self.sides[0](start, (right, status))
             left[:] = right
-        elif self.problem.batched:
-            self._in_batches(np.arange(start, start + len(status)), outs)
         elif self.problem.native is None:
-            self._one_by_one(start, outs)
+            self._evaluated(np.arange(start, start + len(status)), outs)
         else:
-            for work, out in zip(self.differences, (right, left), strict=True):
+            for work, out in zip(self.sides, (right, left), strict=True):
                 work(start, (out, status))
 
     def at(self, columns: NDArray, outs: Buffers) -> None:
         """Fill `outs` with the slopes of the columns `columns`."""
-        if self.problem.batched and len(self.differences) > 1:
-            self._in_batches(columns, outs)
+        if self.problem.native is None and not self.steps.lows.size:
+            self._evaluated(columns, outs)
             return
         for part in runs(columns):
             self(int(columns[part.start]), tuple(out[part] for out in outs))
 
-    def _one_by_one(self, start: int, outs: Buffers) -> None:
-        """Fill both slopes from one table of points."""
+    def _evaluated(self, columns: NDArray, outs: Buffers) -> None:
+        """Fill both slopes of columns from one table of points, in batches if f takes them."""
         problem, (*slopes, status) = self.problem, outs
-        x, stride, stop = problem.x, problem.stride, start + len(status)
-        steps = self.differences[0].steps
-        assert isinstance(steps, _OneSidedSteps)
-        table, status[:] = replace(steps, stencil=_BOTH).tables(x, stride, start, stop)
-        require_steps(problem, start, status)
-        numbers = np.arange(stride * start, stride * stop, stride)
+        first, numbers = int(columns[0]), problem.stride * columns
+        steps = replace(self.steps, stencil=_BOTH)
+        table, every = steps.tables(problem.x, problem.stride, first, int(columns[-1]) + 1)
+        require_steps(problem, first, every)
+        status[:], table = every[columns - first], table[:, :, columns - first]
+        if problem.batched:
+            with Evaluator(problem) as evaluate:
+                for block, some in evaluate.coordinates(columns):
+                    values = evaluate.both(some, *table[0, :, block])
+                    for out, value in zip(slopes, values, strict=True):
+                        out[block] = value
         with np.errstate(all="ignore"):
             for out, points, gains in zip(slopes, table[0], table[2], strict=True):
-                evaluate_each(problem, numbers, points, out)
+                if not problem.batched:
+                    evaluate_each(problem, numbers, points, out)
                 out -= problem.base
                 out *= gains[:, None]
-
-    def _in_batches(self, columns: NDArray, outs: Buffers) -> None:
-        """Fill both slopes of columns from one batch of evaluations."""
-        problem, (*slopes, status) = self.problem, outs
-        first, last = int(columns[0]), int(columns[-1]) + 1
-        tables = []
-        for work in self.differences:
-            table, every = work.steps.tables(problem.x, problem.stride, first, last)
-            tables.append(table[:, 0, columns - first])
-        require_steps(problem, first, every)
-        status[:] = every[columns - first]
-        with Evaluator(problem) as evaluate:
-            for block, numbers in evaluate.coordinates(columns):
-                points = (table[0, block] for table in tables)
-                values = evaluate.both(numbers, *points)
-                with np.errstate(all="ignore"):
-                    for out, table, value in zip(slopes, tables, values, strict=True):
-                        value -= problem.base
-                        np.multiply(value, table[2, block, None], out=out[block])
-
-
-def slopes_of(problem: Problem, steps: Steps) -> Slopes:
-    """Return the work that computes one-sided slopes."""
-    if steps.lows.size:
-        return Slopes((Columns(problem, steps),))
-    fields = {name: getattr(steps, name) for name in Steps.__dataclass_fields__}
-    right, left = (
-        Columns(problem, _OneSidedSteps(**fields, stencil=stencil), spare=[])
-        for stencil in (RIGHT, LEFT)
-    )
-    return Slopes((right, left))
 
 
 # Multiples of the step: incommensurable, so that their rounding errors are independent.

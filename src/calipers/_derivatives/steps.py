@@ -75,10 +75,11 @@ class Steps:
     highs: NDArray
     eps: float  # of the format of x and f(x)
     is_explicit: bool  # whether the caller passed step= or scale=
+    stencil: NDArray | None = None  # in place of the central one of the method
 
     @property
     def central(self) -> NDArray:
-        return METHODS[self.method].central
+        return METHODS[self.method].central if self.stencil is None else self.stencil
 
     @property
     def sided(self) -> NDArray:

@@ -315,12 +315,14 @@ class CheckArguments:
     def _chosen(self) -> tuple[list[int], tuple[int, ...]]:
         """Return which arguments are differentiated, and which inputs cannot be."""
         whole, count = self.whole, len(self.several)
-        if self.argnums is None:
+        chosen, held = [], ()
+        if self.structure is not None:
+            chosen, held = list(self.structure.argnums), self.structure.held
+        elif self.argnums is None:
             chosen = [k for k in range(count) if is_differentiable(whole[k])]
             held = tuple(k for k in range(count) if k not in chosen)
         else:
             chosen = argnums_of(self.argnums, len(whole))
-            held = () if self.structure is None else self.structure.held
         if chosen:
             return chosen, held
         kinds = ", ".join(dict.fromkeys(map(_kind, whole))) or "nothing"

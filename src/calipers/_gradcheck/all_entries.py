@@ -13,7 +13,7 @@ from .._execution.run import WORTH_SHARING_SECONDS
 from .._kernels.gradcheck_marks import DOUBTED, LEFT_OUT
 from .columns import Jacobian, Products, Pulled, Sizes
 from .compiled_screening import CompiledScreening
-from .entry_rules import PASS, Rule
+from .entry_rules import FAIL, PASS, Rule
 from .numerical import FiniteDifferences
 from .perturb import Claims
 from .screening import Screening
@@ -139,7 +139,8 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
             RefinedColumns(screening, columns, refined).judge(entries, consistent)
     elif len(doubtful):
         _refine_elsewhere(screening, doubtful, entries, consistent)
-    _find_ties(differences, entries)
+    if entries.count[FAIL]:
+        _find_ties(differences, entries)
 
 
 def _find_ties(differences: FiniteDifferences, entries: FlaggedEntries) -> None:

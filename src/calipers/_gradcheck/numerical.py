@@ -16,7 +16,6 @@ from .._derivatives.fixed_step_error import (
     ComplexSteps,
     RepeatedSteps,
     Slopes,
-    slopes_of,
 )
 from .._derivatives.function import Problem
 from .._derivatives.sampled import SampledColumn, SampledColumns, noise_along
@@ -85,13 +84,13 @@ class FiniteDifferences:
     @cached_property
     def slopes(self) -> Slopes:
         """The slopes that screening computes."""
-        return slopes_of(self.problem, self.coarse)
+        return Slopes(self.problem, self.coarse)
 
     @cached_property
     def farther(self) -> list[Slopes]:
         """Slopes by steps of 0.5, 1 and 2 times `far`, for columns that screening leaves VAGUE."""
         steps = (replace(self.coarse, lengths=self.far, factor=k) for k in (0.5, 1.0, 2.0))
-        return [slopes_of(self.problem, each) for each in steps]
+        return [Slopes(self.problem, each) for each in steps]
 
     @cached_property
     def far(self) -> NDArray:
@@ -427,7 +426,7 @@ def plan_differences(
     # Support is tried at points next to x, which bounds may exclude.
     problem = subject.problem(part, batches and bounds is None)
     problem.noise = subject.noise if subject.noise.any() else None
-    if problem.coordinates <= _FEW_COLUMNS:
+    if problem.native is not None and problem.coordinates <= _FEW_COLUMNS:
         problem = problem.interpreted()
     inner, length = problem, step
     if method == COMPLEX_STEP:
