@@ -315,7 +315,8 @@ class CheckArguments:
     def _chosen(self) -> tuple[list[int], tuple[int, ...]]:
         """Return which arguments are differentiated, and which inputs cannot be."""
         whole, count = self.whole, len(self.several)
-        chosen, held = [], ()
+        chosen: list[int]
+        held: tuple[int, ...] = ()
         if self.structure is not None:
             chosen, held = list(self.structure.argnums), self.structure.held
         elif self.argnums is None:
