@@ -15,7 +15,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 import calipers
 from calipers._gradcheck import basis_vectors
 from calipers._gradcheck.adapt import FORMS, CheckArguments
-from calipers._gradcheck.all_entries import examine
 from calipers._gradcheck.analytic import AnalyticDerivative
 from calipers._gradcheck.basis_vectors import Rows, UnitVectors
 from calipers._gradcheck.calls import AdaptedDerivative
@@ -23,6 +22,7 @@ from calipers._gradcheck.columns import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.entry_rules import Rule
 from calipers._gradcheck.numerical import ExecutionPolicy, plan_differences
 from calipers._gradcheck.summary import FlaggedEntries
+from calipers._gradcheck.verdict import examine
 from tests.data.gradcheck_functions import THREE, checked
 from tests.data.peak_memory import PEAK
 

@@ -18,7 +18,6 @@ from .._derivatives.thresholds import THRESHOLDS
 from .._execution.run import Progress
 from . import invariants
 from .adapt import CheckArguments
-from .all_entries import examine
 from .analytic import AnalyticDerivative
 from .basis_vectors import FEW_VECTORS, Rows
 from .calls import Call
@@ -33,6 +32,7 @@ from .options import Settings
 from .perturb import Claims
 from .report import CalipersWarning, GradcheckReport, answer
 from .summary import CheckOutcome, FlaggedEntries
+from .verdict import examine
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 

@@ -18,7 +18,7 @@ from .._derivatives.fixed_step_error import (
     Slopes,
 )
 from .._derivatives.function import Problem
-from .._derivatives.sampled import SampledColumn, SampledColumns, noise_along
+from .._derivatives.sampled import Refinement, SampledColumn, SampledColumns, noise_along
 from .._derivatives.steps import (
     ADAPTIVE,
     COMPLEX_STEP,
@@ -35,7 +35,6 @@ from .._execution.workers import StoreRows
 from .flatten import Segment, norm, real_vector
 from .function_at_point import FunctionAtPoint
 from .numerical_gradient import NumericalGradient
-from .refine import Refinement
 
 _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two and four
 # Columns whose differences take less time than to compile a loop around f.
