@@ -7,6 +7,7 @@ from calipers._derivatives.agreement import (
     FAIL,
     INCONCLUSIVE,
     PASS,
+    Claim,
     contradicted_scales,
     estimate,
     judge,
@@ -76,7 +77,8 @@ def verdict(s, claim, allowed=1e-6, *, natural=1.0, resolution=1e-6, usual=SPACI
     claim, allowed, natural, usual = (
         np.full((1, 1), float(a)) for a in (claim, allowed, natural, usual)
     )
-    verdicts, hidden = judge(s, estimate(s), claim, allowed, natural, resolution, usual)
+    claims = Claim(claim, allowed, natural, resolution)
+    verdicts, hidden = judge(s, estimate(s), claims, usual)
     return int(verdicts[0, 0]), bool(hidden[0, 0])
 
 

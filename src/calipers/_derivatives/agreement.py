@@ -298,22 +298,38 @@ def _remainder(s: Scales, scale: NDArray, counted: NDArray) -> NDArray:
         if len(k):
             arrays = change, hidden, rate, counted, visible, s.even[:, :-1] != 0, steps, halvings
             entries = (a[k, :, i if a.shape[2] > 1 else 0].T[None] for a in arrays)
-            result[k, i] = np.fmax(result[k, i], _series(scale[k, i][None], *entries)[0])
+            series = _series(_Changes(*entries), scale[k, i][None])[0]
+            result[k, i] = np.fmax(result[k, i], series)
     return result
 
 
-def _series(
-    scale: NDArray,
-    change: NDArray,
-    hidden: NDArray,
-    rate: NDArray,
-    counted: NDArray,
-    visible: NDArray,
-    two_sided: NDArray,
-    steps: NDArray,
-    halvings: NDArray,
-) -> NDArray:
+class _Changes(NamedTuple):
+    """
+    Changes of slopes from scale to scale, of some entries.
+
+    Attributes
+    ----------
+    change, hidden, rate : ndarray
+        The changes, those that noise may hide, and the larger one of both per halved step.
+    counted, visible, two_sided : ndarray of bool
+        Which scales matter, where changes are visible, and where f changes on both sides of x.
+    steps, halvings : ndarray
+        The steps of the longer scale, and how often it is halved to the next.
+    """
+
+    change: NDArray
+    hidden: NDArray
+    rate: NDArray
+    counted: NDArray
+    visible: NDArray
+    two_sided: NDArray
+    steps: NDArray
+    halvings: NDArray
+
+
+def _series(changes: _Changes, scale: NDArray) -> NDArray:
     """Return the sum of the changes of slopes if they fall too slowly at all scales, or 0."""
+    change, hidden, rate, counted, visible, two_sided, steps, halvings = changes
     power = np.log2(rate[:, :-1] / rate[:, 1:]) / halvings[:, :-1]
     persistent = ((power < T.smooth) | ~counted[:, :-1] | np.isnan(power)).all(axis=1)
     first, last = visible.argmax(axis=1), visible.shape[1] - 1 - visible[:, ::-1].argmax(axis=1)
@@ -344,53 +360,58 @@ def gap_at_x(s: Scales) -> tuple[NDArray, NDArray]:
     return np.where(is_kink, np.abs(_take(s.gap, best)), 0.0), np.where(is_kink, error, 0.0)
 
 
-def judge(
-    s: Scales,
-    m: Estimates,
-    claim: NDArray,
-    allowed: NDArray,
-    natural: NDArray,
-    resolution: float,
-    usual: NDArray,
-) -> tuple[NDArray, NDArray]:
+class Claim(NamedTuple):
     """
-    Return the verdicts of claims, and True for those that pass only because noise hides them.
+    Claimed derivatives, as arrays of the shape (directions, outputs), or of some entries.
 
-    All arrays have the shape (directions, outputs).
-
-    Parameters
+    Attributes
     ----------
-    s, m : Scales, Estimates
-        The scales, and the estimates from them.
-    claim, allowed : ndarray
-        The claimed derivatives and their tolerances.
+    value, allowed : ndarray
+        The derivatives and their tolerances.
     natural : ndarray
         The size of an entry that changes f by its own size over the size of x.
     resolution : float
         The relative tolerance.
-    usual : ndarray
-        The noise of outputs where all inputs change, for those that do not change here; inf if they
-        never change.
     """
+
+    value: NDArray
+    allowed: NDArray
+    natural: NDArray
+    resolution: float
+
+    def times(self, width: NDArray) -> "Claim":
+        """Return the claims about some entries as those of one direction, in other units."""
+        value, allowed, natural = ((each * width)[None] for each in self[:3])
+        return Claim(value, allowed, natural, self.resolution)
+
+
+def judge(s: Scales, m: Estimates, claim: Claim, usual: NDArray) -> tuple[NDArray, NDArray]:
+    """
+    Return the verdicts of claims, and True for those that pass only because noise hides them.
+
+    `usual` is the noise of outputs where all inputs change, for those that do not change here; inf
+    if they never change.
+    """
+    value, allowed = claim.value, claim.allowed
     with np.errstate(all="ignore"):
-        off = np.abs(claim - m.value)
+        off = np.abs(value - m.value)
         passes = (off <= allowed + m.error) & (m.error <= allowed)
         passes |= (off <= allowed) & (m.error <= T.resolving * allowed)
-        fails = _is_refuted(s, m, claim, allowed, usual)
-        constant, negligible = _is_invisible(s, m, claim, natural, resolution)
+        fails = _is_refuted(s, m, claim, usual)
+        constant, negligible = _is_invisible(s, m, claim)
         negligible &= off <= allowed + T.certain * m.error  # a resolved difference is not hidden
         finite = np.isfinite(m.value) & np.isfinite(m.error)
         passes, negligible = passes & finite, negligible & finite
         hidden = (constant | negligible) & ~passes & ~fails
-        at_kink, near_kink = _is_one_sided(s, m, claim, allowed, resolution)
-        verdict = np.full(claim.shape, INCONCLUSIVE, np.int8)
+        at_kink, near_kink = _is_one_sided(s, m, claim)
+        verdict = np.full(value.shape, INCONCLUSIVE, np.int8)
         verdict[(passes & (m.gap <= allowed)) | hidden] = PASS
         verdict[fails & ~at_kink & ~constant] = FAIL
         verdict[at_kink & ~hidden] = NONSMOOTH_VERDICT
         verdict[(verdict == INCONCLUSIVE) & near_kink] = NONSMOOTH_VERDICT
         verdict[m.endless & (verdict == INCONCLUSIVE)] = NONSMOOTH_VERDICT
         verdict[s.broken & (verdict != PASS)] = NONSMOOTH_VERDICT
-        verdict[~np.isfinite(claim) & finite & ~s.broken] = FAIL
+        verdict[~np.isfinite(value) & finite & ~s.broken] = FAIL
     # A claim that equals the value is confirmed, however small it is.
     return verdict, hidden & (constant | (off > 0))
 
@@ -408,12 +429,11 @@ def opinions(
     return supports, away > allowed + T.certain * error
 
 
-def _is_refuted(
-    s: Scales, m: Estimates, claim: NDArray, allowed: NDArray, usual: NDArray
-) -> NDArray:
+def _is_refuted(s: Scales, m: Estimates, claim: Claim, usual: NDArray) -> NDArray:
     """Return True for claims that the value and a scale next to it exclude and none supports."""
-    off, limit = np.abs(claim - m.value), allowed[:, None]
-    away = np.abs(claim[:, None] - s.slope)
+    value, allowed = claim.value, claim.allowed
+    off, limit = np.abs(value - m.value), allowed[:, None]
+    away = np.abs(value[:, None] - s.slope)
     supports, excludes = opinions(away, s.error, limit, off[:, None])
     # Beyond |x| f may be a different function: a contradicted scale there supports no claim.
     supports &= ~(m.contradicted & (s.t > s.inner[:, None]))
@@ -459,30 +479,28 @@ def _lasting_gap(s: Scales) -> NDArray:
     return np.where(np.isfinite(least), least, 0.0)
 
 
-def _is_one_sided(
-    s: Scales, m: Estimates, claim: NDArray, allowed: NDArray, resolution: float
-) -> tuple[NDArray, NDArray]:
+def _is_one_sided(s: Scales, m: Estimates, claim: Claim) -> tuple[NDArray, NDArray]:
     """Return True for claims between the slopes of a kink at x, and of a kink near x."""
+    value, allowed, _, resolution = claim
     limit = m.gap * (1 + resolution) + m.gap_error + _take(s.error, m.scale)
-    at_kink = (m.gap > allowed) & (np.abs(claim - m.value) <= limit + allowed)
-    away = np.abs(claim - _take(s.slope, m.kink)) - _take(np.abs(s.gap) + s.gap_error, m.kink)
+    at_kink = (m.gap > allowed) & (np.abs(value - m.value) <= limit + allowed)
+    away = np.abs(value - _take(s.slope, m.kink)) - _take(np.abs(s.gap) + s.gap_error, m.kink)
     near_kink, _ = opinions(away, _take(s.error, m.kink), allowed, np.inf)
     return at_kink, (m.kink >= 0) & near_kink
 
 
-def _is_invisible(
-    s: Scales, m: Estimates, claim: NDArray, natural: NDArray, resolution: float
-) -> tuple[NDArray, NDArray]:
+def _is_invisible(s: Scales, m: Estimates, claim: Claim) -> tuple[NDArray, NDArray]:
     """
     Return True for claims whose change of f rounding hides, and for negligible differences.
 
     The first are those where f is constant or nothing but noise. The second are negligible compared
     with an entry of natural size, or with the changes of f within |x|.
     """
+    value, _, natural, resolution = claim
     change = _hidden_change(s)
     constant = (s.constant_up_to >= T.constant * s.inner) & (change > T.noisy * s.rounding)
     constant &= change > T.noisy * np.fmin(s.spacing, s.noise)  # else rounding of terms may hide it
-    constant &= np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
+    constant &= np.abs(value) * np.fmax.reduce(s.t, axis=1) <= s.rounding
     noise = T.visible * s.noise
     # Samples at a few steps may be equal by chance.
     by_chance = (s.t <= s.constant_up_to[:, None]).sum(axis=1) < T.in_a_row
@@ -490,14 +508,14 @@ def _is_invisible(
     only_noise &= ~m.endless | (s.change <= noise)
     # Scales that show only noise do not show that slopes converge slowly.
     error = np.where(np.isinf(m.error), _take(s.error, m.scale), m.error)
-    only_noise &= np.isfinite(error) & (np.abs(claim - m.value) <= T.certain * error)
-    constant |= only_noise & (np.abs(claim) * s.inner <= noise)
+    only_noise &= np.isfinite(error) & (np.abs(value - m.value) <= T.certain * error)
+    constant |= only_noise & (np.abs(value) * s.inner <= noise)
     slope = np.where(np.abs(s.slope) > T.visible * s.error, np.abs(s.slope), 0.0).max(axis=1)
     within = np.where(s.t <= s.inner[:, None], np.abs(s.even) + np.abs(s.odd), 0.0)
     rise = np.fmax.reduce(within, axis=1) / s.inner
-    off = np.abs(claim - m.value) + m.error + m.gap
+    off = np.abs(value - m.value) + m.error + m.gap
     least, nothing = (T.negligible * resolution * a for a in (natural, np.fmax(slope, rise)))
-    return constant, (off <= least) | (np.fmax(off, np.abs(claim)) <= nothing)
+    return constant, (off <= least) | (np.fmax(off, np.abs(value)) <= nothing)
 
 
 def _is_blank(s: Scales) -> NDArray:

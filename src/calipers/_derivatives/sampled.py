@@ -21,7 +21,7 @@ from .adaptive import (
     scales_of,
     survey,
 )
-from .agreement import FAIL, INCONCLUSIVE, Estimates, estimate, judge, opinions, with_noise
+from .agreement import FAIL, INCONCLUSIVE, Claim, Estimates, estimate, judge, opinions, with_noise
 from .fixed_step_error import SLOPE_CALLS, ComplexSteps, RepeatedSteps, Slopes
 from .function import Problem
 from .scales import FRACTIONS, MAX_SAMPLES, Outputs, Samples, Scales, measure
@@ -52,10 +52,7 @@ class Table(NamedTuple):
         self,
         k: NDArray,
         at: NDArray,
-        claim: NDArray,
-        allowed: NDArray,
-        natural: NDArray,
-        resolution: float,
+        claim: Claim,
         usual: Callable[[], tuple[NDArray, float]],
         rounded: Callable[[], NDArray],
     ) -> tuple[NDArray, NDArray]:
@@ -66,19 +63,17 @@ class Table(NamedTuple):
         those that do not. `rounded` returns the outputs that f computes in few bits: if these do
         not change, the slope may differ from 0.
         """
-        width = self.width[k, at]
+        claim, none = claim.times(self.width[k, at]), np.zeros((1, len(k)))
         s, m = self.scales.entries(k, at), self.estimates.entries(k, at)
-        claim, allowed, natural = ((each * width)[None] for each in (claim, allowed, natural))
-        judged, none = (claim, allowed, natural, resolution), np.zeros((1, len(k)))
-        verdict, hidden = judge(s, m, *judged, none)
-        nothing = np.abs(claim) * np.fmax.reduce(s.t, axis=1) <= s.rounding
+        verdict, hidden = judge(s, m, claim, none)
+        nothing = np.abs(claim.value) * np.fmax.reduce(s.t, axis=1) <= s.rounding
         standing = (
             nothing & (s.change > 0) & (s.constant_up_to > 0) & (hidden | (verdict == INCONCLUSIVE))
         )
         if standing.any():
             s = replace(s, constant_up_to=np.where(standing & rounded(), 0.0, s.constant_up_to))
-            verdict, hidden = judge(s, m, *judged, none)
-        unsure = (hidden | (verdict == INCONCLUSIVE)) & (s.change == 0) & (claim != 0)
+            verdict, hidden = judge(s, m, claim, none)
+        unsure = (hidden | (verdict == INCONCLUSIVE)) & (s.change == 0) & (claim.value != 0)
         if unsure.any() or ((verdict == FAIL) & (s.constant_up_to > 0)).any():
             # Where f does not change, its noise is measured where all of x changes.
             noises, size = usual()
@@ -86,7 +81,7 @@ class Table(NamedTuple):
             # Rounding hides at most a small share of f where an output never changes.
             most = np.where(np.isinf(noise), THRESHOLDS.negligible * size / self.unit[at], noise)
             s, m = with_noise(s, m, noise)
-            verdict, hidden = judge(s, m, *judged, most)
+            verdict, hidden = judge(s, m, claim, most)
         return verdict[0], hidden[0]
 
     @staticmethod
@@ -222,10 +217,7 @@ class SampledColumn:
     def judge(
         self,
         rows: NDArray,
-        claim: NDArray,
-        allowed: NDArray,
-        natural: float,
-        resolution: float,
+        claim: Claim,
         usual: Callable[[], tuple[NDArray, float]],
         rounded: Callable[[], NDArray],
     ) -> NDArray:
@@ -233,10 +225,8 @@ class SampledColumn:
         table = self._table(rows)
         if table is None:
             return np.full(len(rows), INCONCLUSIVE, np.int8)
-        at = np.searchsorted(table.outputs, rows)
-        sizes = allowed, np.full(len(rows), natural)
-        where = np.zeros(len(rows), int), at
-        return table.judge(*where, claim, *sizes, resolution, usual, rounded)[0]
+        where = np.zeros(len(rows), int), np.searchsorted(table.outputs, rows)
+        return table.judge(*where, claim, usual, rounded)[0]
 
 
 class Noise(NamedTuple):

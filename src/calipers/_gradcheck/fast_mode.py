@@ -8,6 +8,7 @@ import numpy as np
 from .._core.dtypes import as_real_vector
 from .._core.protocols import NDArray
 from .._derivatives.additivity import is_tied
+from .._derivatives.agreement import Claim
 from .._derivatives.thresholds import THRESHOLDS
 from .analytic import AnalyticDerivative
 from .entry_rules import (
@@ -308,7 +309,8 @@ def _judged_column(
             verdict[~wrong & (verdict == VERDICTS.index(FAIL))] = VERDICTS.index(INCONCLUSIVE)
     else:
         about = partial(differences.noise_at, rows), lambda: differences.rounded_outputs[rows]
-        verdict = sampled.judge(rows, analytic, allowed, natural, rule.rtol, *about)
+        claim = Claim(analytic, allowed, np.full(len(rows), natural), rule.rtol)
+        verdict = sampled.judge(rows, claim, *about)
         wrong = verdict == VERDICTS.index(FAIL)
     if not wrong.any():
         return PASS

@@ -9,6 +9,7 @@ import numpy as np
 from .._core.protocols import NDArray
 from .._core.threads import in_parts
 from .._derivatives.additivity import is_tied
+from .._derivatives.agreement import Claim
 from .._derivatives.fixed_step_error import SLOPE_CALLS
 from .._derivatives.sampled import SampledColumns, Table
 from .._execution.run import WORTH_SHARING_SECONDS
@@ -217,10 +218,10 @@ class RefinedColumns:
                 claim, value = every[group[k], rows], self.value[group[k], rows]
                 allowed = rule.allowed(claim, value, self.floor[group[k], rows])
                 natural = self._natural[group[k], rows]
-                judged = claim, allowed, natural, rule.rtol
+                judged = Claim(claim, allowed, natural, rule.rtol)
                 usual = partial(self.differences.noise_at, rows)
                 rounded = partial(self._is_rounded, group[k], rows)
-                verdict, hidden = table.judge(k, at, *judged, usual, rounded)
+                verdict, hidden = table.judge(k, at, judged, usual, rounded)
                 verdicts[name][group[k], rows] = verdict
                 entries.hidden += int(np.count_nonzero(hidden))
 
