@@ -74,7 +74,7 @@ class RefinedColumns:
         most = np.minimum(by_output, by_input[self.numbers, None])
         return np.asarray(np.fmax(most, results / self._units[:, None]))
 
-    def judge(self, entries: FlaggedEntries, consistent: bool) -> None:
+    def judge(self, entries: FlaggedEntries) -> None:
         """Judge the entries that screening leaves in doubt, and store those that do not pass."""
         screening, sizes = self.screening, self.screening.sizes
         forms = {
@@ -88,7 +88,6 @@ class RefinedColumns:
         rounded = screening.is_rounded(self.columns)
         if rounded.any():
             doubtful = {name: every | rounded for name, every in doubtful.items()}
-        agrees = _agree(list(forms.values()), screening.rule, self.floor) if consistent else None
         start = _AT(INCONCLUSIVE)  # of columns without samples
         verdicts = {name: np.full(every.shape, start, np.int8) for name, every in forms.items()}
         exact = self.differences.refinement.exact
@@ -109,7 +108,7 @@ class RefinedColumns:
             k, rows = np.nonzero(doubtful[name])
             value, error, claim = self.value[k, rows], self.error[k, rows], every[k, rows]
             verdict = verdicts[name][k, rows]
-            self._amend(verdict, claim, value, error, (k, rows), agrees)
+            self._amend(verdict, claim, value, (k, rows))
             unknown = verdict == _AT(INCONCLUSIVE)
             sizes.doubt(rows[unknown], self.numbers[k[unknown]], error[unknown])
             entries.count[PASS] += every.size - len(rows)
@@ -234,34 +233,18 @@ class RefinedColumns:
         verdict: NDArray,
         claim: NDArray,
         value: NDArray,
-        error: NDArray,
         at: tuple[NDArray, NDArray],
-        agrees: NDArray | None,
     ) -> None:
-        """Pass what the caller's tolerances accept, and entries on which all forms agree."""
+        """Pass what the caller's tolerances accept, and judge what is not finite."""
         rule = self.screening.rule
-        unknown = verdict == _AT(INCONCLUSIVE)
         slope = 0.5 * self.right[at] + 0.5 * self.left[at]
         with np.errstate(invalid="ignore"):
             near = np.abs(claim - slope) <= rule.allowed(claim, slope, self.floor[at])
             if rule.share == 1:  # with the caller's own step and tolerances
                 verdict[near & np.isfinite(slope)] = _AT(PASS)
-            if agrees is not None:
-                off = np.abs(claim - value)
-                verdict[unknown & agrees[at] & (off <= error) & np.isfinite(error)] = _AT(PASS)
             nan = np.isnan(claim) & np.isnan(value)
             verdict[nan] = _AT(PASS if rule.equal_nan else FAIL)
             verdict[np.isinf(claim) & (claim == value)] = _AT(PASS)
-
-
-def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
-    """Return True where all forms of the derivative agree."""
-    first, *others = columns
-    same = np.ones(first.shape, bool)
-    with np.errstate(invalid="ignore"):
-        for other in others:
-            same &= np.abs(first - other) <= rule.allowed(other, first, floor)
-    return same
 
 
 def examine(
@@ -270,7 +253,6 @@ def examine(
     rule: Rule,
     entries: FlaggedEntries,
     random: np.random.Generator,
-    consistent: bool = False,
     claims: Claims | None = None,
 ) -> Sizes:
     """
@@ -302,7 +284,7 @@ def examine(
         _complete(screened)
     for screening, marks in screened:
         screening.differences.calls += SLOPE_CALLS * screening.taken
-        _judge(screening, marks, entries, consistent)
+        _judge(screening, marks, entries)
     return sizes
 
 
@@ -349,7 +331,7 @@ def _by_products(
         if (marked == DOUBTED).any():
             return None
     for screening, marked in zip(screenings, marks, strict=True):
-        _judge(screening, marked, entries, consistent=False)
+        _judge(screening, marked, entries)
     # Of columns that are left out nothing else is known.
     images = np.abs(products.images[:, ~taken]).max(axis=0, initial=0.0)
     sizes.columns[~taken] = np.where(np.isfinite(images), images, 0.0)
@@ -357,7 +339,7 @@ def _by_products(
     return sizes
 
 
-def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consistent: bool) -> None:
+def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries) -> None:
     """Count the columns of one input that are clear, and refine and judge the others."""
     differences = screening.differences
     marks[differences.small & (marks != LEFT_OUT)] = DOUBTED
@@ -377,9 +359,9 @@ def _judge(screening: Screening, marks: NDArray, entries: FlaggedEntries, consis
         for first in range(0, len(doubtful), step):
             columns = doubtful[first : first + step]
             refined = _refine_here(differences, columns)
-            RefinedColumns(screening, columns, refined).judge(entries, consistent)
+            RefinedColumns(screening, columns, refined).judge(entries)
     elif len(doubtful):
-        _refine_elsewhere(screening, doubtful, entries, consistent)
+        _refine_elsewhere(screening, doubtful, entries)
     if entries.count[FAIL]:
         _find_ties(differences, entries)
 
@@ -411,9 +393,7 @@ def _refine_here(differences: FiniteDifferences, columns: NDArray) -> tuple[NDAr
     return refined
 
 
-def _refine_elsewhere(
-    screening: Screening, doubtful: NDArray, entries: FlaggedEntries, consistent: bool
-) -> None:
+def _refine_elsewhere(screening: Screening, doubtful: NDArray, entries: FlaggedEntries) -> None:
     """Refine columns by workers, and judge them in order, whenever their results arrive."""
     differences = screening.differences
     waiting = dict.fromkeys(doubtful.tolist())
@@ -427,6 +407,6 @@ def _refine_elsewhere(
         while waiting and (column := next(iter(waiting))) in early:
             del waiting[column]
             results = RefinedColumns(screening, np.array([column]), early.pop(column))
-            results.judge(entries, consistent)
+            results.judge(entries)
 
     differences.run_pass(differences.refinement, "second-look", wanted, store)
