@@ -1,5 +1,7 @@
 """Memory: what f and its caller share, keep or write, and results that do not fit."""
 
+import tracemalloc
+
 import numba
 import numpy as np
 import pytest
@@ -189,3 +191,16 @@ def test_f_is_not_called_for_a_result_that_does_not_fit():
 
 def test_a_limit_that_is_kept_is_no_limit():
     assert calipers.jacobian(lambda x: x, np.ones(400), memory_limit=2e6).shape == (400, 400)
+
+
+def test_extrapolation_of_two_columns_takes_little_more_memory_than_x():
+    x = np.linspace(1.0, 2.0, 100_000)
+    blocks = calipers.jacobian_blocks(lambda x: x[:1], x, block=2, method="adaptive")
+    next(blocks)
+    tracemalloc.start()
+    try:
+        next(blocks)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * x.nbytes

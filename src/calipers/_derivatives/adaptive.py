@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -107,23 +107,25 @@ class Survey:
         return self.measure()
 
 
-def initial_states(problem: Problem, steps: Steps) -> NDArray:
-    """Return the lengths and limits of the steps along each coordinate."""
-    x = as_real_vector(problem.x)[:: problem.stride].astype(float)
+def initial_states(problem: Problem, steps: Steps, columns: Any = ...) -> NDArray:
+    """Return the lengths and limits of the steps along some coordinates; by default all."""
+    x = as_real_vector(problem.x)[:: problem.stride][columns].astype(float)
     states, size = np.zeros(x.size, STATE), np.abs(x)
-    length = np.broadcast_to(steps.lengths if steps.lengths.size else NATURAL_LENGTH, x.shape)
+    lengths = steps.lengths if steps.lengths.size else NATURAL_LENGTH
+    length = np.broadcast_to(lengths, (problem.coordinates,))[columns]
+    highs, lows = (b[columns] if b.size else b for b in (steps.highs, steps.lows))
     tiny = least_normal(steps.eps)
     with np.errstate(all="ignore"):
         usable = np.isfinite(x) & (x != 0)
         # A power of two, so that steps are exact; not so small that they would vanish.
         natural = np.exp2(np.floor(np.log2(np.fmax(size, tiny / steps.eps))))
-        available = np.fmax(steps.highs - x, x - steps.lows) if steps.lows.size else np.inf
+        available = np.fmax(highs - x, x - lows) if lows.size else np.inf
         narrow = np.exp2(np.floor(np.log2(np.fmin(available, 1.0))))  # next to 0
         natural = np.where(usable, natural, np.where(narrow > 0, narrow, 1.0))
         length = np.where(length < 0, natural, length)
         up = down = np.full(x.shape, np.inf)
-        if steps.lows.size:
-            up, down = (steps.highs - x) / length, (x - steps.lows) / length
+        if lows.size:
+            up, down = (highs - x) / length, (x - lows) / length
         limit = np.fmin(up, down)
         sided = limit < _NARROW * np.fmin(1.0, np.fmax(up, down))
         states["one_sided"] = np.where(sided, np.where(up >= down, 1, -1), 0)
@@ -432,7 +434,7 @@ class ExtrapolatedColumns:
     def at(self, columns: NDArray, outs: Buffers) -> None:
         """Fill `outs` with the results of the coordinates `columns`."""
         problem, states = self.problem, outs[-1]
-        states[:] = initial_states(problem, self.steps)[columns]
+        states[:] = initial_states(problem, self.steps, columns)
         with self.evaluator(columns, states) as evaluate:
             extrapolate(outputs_of(problem, self.steps.eps), evaluate, outs)
 

@@ -117,7 +117,7 @@ class SampledColumns:
         *arrays, first, calls = outs
         arrays[0][:], calls[:] = np.nan, 0
         problem, steps = self.problem, self.columns.steps
-        states = initial_states(problem, steps)[columns]
+        states = initial_states(problem, steps, columns)
         with self.columns.evaluator(columns, states) as evaluate, np.errstate(all="ignore"):
             for part in survey(outputs_of(problem, steps.eps), evaluate, states):
                 which, count = part.directions, part.samples.t.shape[1]
@@ -130,7 +130,7 @@ class SampledColumns:
         problem, steps = self.problem, self.columns.steps
         out = outputs_of(problem, steps.eps)
         *arrays, first, _ = results
-        states = initial_states(problem, steps)[columns]
+        states = initial_states(problem, steps, columns)
         for brief in (True, False):
             for one_sided in (True, False):
                 group = np.flatnonzero(

@@ -50,7 +50,7 @@ class Pattern:
         if isinstance(self.coloring, StarColoring):
             mirrored = self.coloring.mirrored
             rows, columns = np.where(mirrored, columns, rows), np.where(mirrored, rows, columns)
-        return rows, self.coloring.colors[columns].astype(np.intp), columns
+        return rows, self.coloring.colors[columns], columns
 
     def recover(
         self,
