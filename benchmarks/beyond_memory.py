@@ -134,12 +134,17 @@ def ask(name: str, folder: Path) -> None:
     if kind == "stores":
         for x in stores(folder):
             x[:10, :10]
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = memory("VmRSS")
+    before = reset_peak()
     started = time.perf_counter()
     question(folder)
     seconds = time.perf_counter() - started
     print(seconds, memory("VmHWM") - before)
+
+
+def reset_peak() -> int:
+    """Reset the peak of the process's memory, "VmHWM", to the memory in use, and return it."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return memory("VmRSS")
 
 
 def memory(name: str) -> int:

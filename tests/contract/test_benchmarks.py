@@ -211,6 +211,43 @@ def test_more_workers_than_a_scheduler_keeps_busy_do_not_help():
     assert many > 0.95 * more
 
 
+def figures(text):
+    """Return the cells of a table without its head."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:1] == "|"]
+    return [cells for cells in lines if not cells[0].startswith("-")][1:]
+
+
+@pytest.mark.slow
+def test_bytes_and_seconds_for_each_chunk_are_measured(capsys):
+    pytest.importorskip("distributed")
+    scaling_out.chunks((2, 3))
+    *measured, (_, size) = figures(capsys.readouterr().out)
+    assert [cells[:2] for cells in measured[:4]] == [
+        [name, count] for name in ("allclose", "compare") for count in ("2", "3")
+    ]
+    # An axis of at most 16384 elements has a count of mismatches for each index.
+    assert int(size) > 3 * 8 * 10**4
+
+
+def test_bytes_and_seconds_for_each_column_are_measured(capsys, monkeypatch):
+    pytest.importorskip("scipy")
+    monkeypatch.setattr(scaling_out, "LARGEST", dict.fromkeys(scaling_out.LARGEST, 1000))
+    monkeypatch.setattr(
+        scaling_out, "asked", lambda name, n: [*map(float, scaling_out.columns_of(name, n))]
+    )
+    scaling_out.columns((1.0,))
+    rows = figures(capsys.readouterr().out)
+    assert [cells[0] for cells in rows] == list(scaling_out.LARGEST)
+    sent = {name: float(cells[-2]) for name, *cells in rows}
+    assert sent["jacobian, sparse"] == pytest.approx(33, rel=0.1)  # x, f(x), two points, a color
+    assert sent["jvp"] == 0
+
+
+def test_files_of_a_checkpoint_are_measured(capsys):
+    scaling_out.files((3,))
+    assert [cells[0] for cells in figures(capsys.readouterr().out)] == ["3"]
+
+
 def test_dask_arrays_are_measured(monkeypatch):
     pytest.importorskip("dask.array")
     monkeypatch.setattr(dask_arrays, "REPEAT", 1)
