@@ -1,7 +1,9 @@
 """jacobian_function: plans that are asked again and again, and SciPy's solvers that ask them."""
 
+import gc
 import pickle
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -328,3 +330,82 @@ def test_a_planned_function_says_what_it_is():
     assert repr(calipers.jacobian_function(np.sin)) == "<Jacobian of sin, 3-point>"
     named = calipers.jacobian_function(partial(np.sum, axis=0), method="2-point")
     assert repr(named) == "<Jacobian of partial, 2-point>"
+
+
+# jacobian, called again for the same compiled function.
+
+
+def squares():
+    """Return a new compiled function whose machine code has the factor of a global."""
+    f = numba.njit(lambda x: FACTOR * x**2)
+    calipers.jacobian(f, X)
+    return f
+
+
+FACTOR = 2.0
+
+
+@methods
+def test_a_second_jacobian_is_that_of_its_own_point(method):
+    f = numba.njit(lambda x: x * x * x + x[::-1])
+    for x in (X, 1e3 * X, np.zeros(4), X[:2], X[:1], X):
+        python = calipers.jacobian(f.py_func, x, method=method)
+        for _ in range(2):
+            assert_near(calipers.jacobian(f, x, method=method), python, 1e-13)
+
+
+def test_a_second_jacobian_with_other_options_or_kinds_of_x():
+    f = squares()
+    expected = np.diag(4 * X)
+    long = np.full(4, 1e-2)
+    assert_near(calipers.jacobian(f, X, method="2-point", step=long), expected, 1e-2)
+    assert_near(calipers.jacobian(f, X, method="2-point"), expected, 1e-6)
+    assert_near(calipers.jacobian(f, np.repeat(X, 2)[::2]), expected, 1e-9)
+    assert_near(calipers.jacobian(f, X.astype(">f8")), expected, 1e-9)
+    assert_near(calipers.jacobian(f, X.tolist()), expected, 1e-9)
+    assert_near(calipers.jacobian(f, X.astype("f4")), expected, 1e-2)
+    assert calipers.jacobian(f, X.reshape(2, 2)).shape == (2, 2, 2, 2)
+    with pytest.raises(TypeError, match="unexpected"):
+        calipers.jacobian(f, X, steps=1.0)
+    with pytest.raises(ValueError, match="method"):
+        calipers.jacobian(f, X, method="4-point")
+    assert_near(calipers.jacobian(f, X), expected, 1e-9)
+
+
+def test_a_second_jacobian_of_a_function_that_was_compiled_again(monkeypatch):
+    f = squares()
+    monkeypatch.setitem(globals(), "FACTOR", 10.0)
+    assert_near(calipers.jacobian(f, X), np.diag(4 * X), 1e-9)  # as f(X) itself
+    f.recompile()
+    assert_near(calipers.jacobian(f, X), np.diag(20 * X), 1e-9)
+
+
+def test_a_second_jacobian_of_a_function_that_raises():
+    @numba.njit
+    def f(x):
+        if x[2] > 10:
+            raise ValueError("too large")
+        return x
+
+    calipers.jacobian(f, X)
+    far = np.array([0.0, 0.0, 20.0, 0.0])
+    with pytest.raises(ValueError, match="too large"):
+        calipers.jacobian(f, far)
+
+
+def test_a_function_that_was_differentiated_can_be_deleted():
+    f = squares()
+    calipers.jacobian(f, X)
+    left = weakref.ref(f)
+    del f
+    gc.collect()
+    assert left() is None
+
+
+def test_a_second_jacobian_in_several_threads():
+    f = squares()
+    points = [X * (1 + k) for k in range(64)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda x: calipers.jacobian(f, x), points))
+    for x, jacobian in zip(points, found, strict=True):
+        assert_near(jacobian, np.diag(4 * x), 1e-9)

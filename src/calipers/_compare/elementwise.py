@@ -395,10 +395,8 @@ def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool
     return PairKernel(as_pair(a, b), rtol, atol, equal_nan).each_close()
 
 
-def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
-    """Return the pairs at some positions in C order, as arrays of one element each."""
-    indices = [np.unravel_index(i, pair.a.shape) for i in positions]
-    return [
-        pair._replace(a=pair.a[(*index, np.newaxis)], b=pair.b[(*index, np.newaxis)])
-        for index in indices
-    ]
+def elements(pair: ArrayPair, positions: Sequence[int]) -> ArrayPair:
+    """Return the elements at some positions in C order as two vectors."""
+    shape = pair.a.shape or (1,)
+    indices = np.unravel_index(positions, shape)
+    return pair._replace(a=pair.a.reshape(shape)[indices], b=pair.b.reshape(shape)[indices])

@@ -46,7 +46,7 @@ from .reports import (
     embedded,
     merge_comparisons,
 )
-from .statistics import Criteria, PairStatistics, has_distances, tally_pair
+from .statistics import Criteria, PairStatistics, has_distances, tally_each, tally_pair
 from .tolerances import CheckedOptions
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
@@ -249,9 +249,13 @@ def _measured(
 ) -> tuple[PairStatistics, dict[int, Difference]]:
     tally = backend.tally_pair(pair, rule)
     positions = tally.named_positions()
+    if not positions:
+        return tally, {}
+    named = backend.elements(pair, positions)
+    tallies = tally_each(named, rule)
+    indices = [tuple(map(int, np.unravel_index(i, pair.a.shape))) for i in positions]
     return tally, {
-        i: _difference(part, rule, np.unravel_index(i, pair.a.shape))
-        for i, part in zip(positions, backend.elements(pair, positions), strict=True)
+        i: _difference(named, k, tallies[k], indices[k]) for k, i in enumerate(positions)
     }
 
 
@@ -387,11 +391,11 @@ def _has_dtype(x: Any) -> bool:
     )
 
 
-def _difference(pair: ArrayPair, rule: Criteria, index: tuple[Any, ...]) -> Difference:
-    """Return the Difference of two arrays of one element."""
-    a, b = pair.a, pair.b
-    tally = tally_pair(pair, rule)
-    values = _value(a), _value(b)
+def _difference(
+    pair: ArrayPair, k: int, tally: PairStatistics, index: tuple[int, ...]
+) -> Difference:
+    """Return the Difference of element k of two vectors, which has an index in the whole arrays."""
+    values = _value(pair.a[k : k + 1]), _value(pair.b[k : k + 1])
     absolute: float | int = float(tally["absolute"])
     relative = float(tally["relative"])
     excess = float(tally["excess"])
@@ -406,7 +410,7 @@ def _difference(pair: ArrayPair, rule: Criteria, index: tuple[Any, ...]) -> Diff
             absolute = ulp = abs(int(values[0]) - int(values[1]))
     elif math.isinf(absolute) and all(map(is_real, values)):
         absolute = round(distance(*values))
-    return Difference(tuple(int(i) for i in index), *values, absolute, relative, ulp, excess)
+    return Difference(index, *values, absolute, relative, ulp, excess)
 
 
 def _value(x: NDArray) -> Any:

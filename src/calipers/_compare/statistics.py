@@ -4,6 +4,7 @@
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
@@ -27,7 +28,7 @@ from .._core.dtypes import (
     widest,
 )
 from .._core.protocols import NDArray
-from .._execution.block_passes import fold
+from .._execution.block_passes import converted, fold
 from .._kernels.accumulators import (
     COUNTED,
     COUNTS,
@@ -251,8 +252,30 @@ def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
     if pair.dtypes is None:
         return _tally_by_numpy(pair, rule)
     arrays = broadcast_arrays(pair.a, pair.b, subok=False)
-    shape = arrays[0].shape
-    x, y = (widened(dtype) for dtype in pair.dtypes)
+    call, dtypes = _kernel_call(pair, rule, pair.dtypes)
+    return fold(call, partial(PairStatistics.after, arrays[0].shape), merge, arrays, dtypes)
+
+
+def tally_each(pair: ArrayPair, rule: Criteria) -> list[PairStatistics]:
+    """Return the statistics of each pair of elements of two vectors."""
+    parts = [slice(k, k + 1) for k in range(pair.a.size)]
+    if pair.dtypes is None:
+        return [_tally_by_numpy(pair._replace(a=pair.a[k], b=pair.b[k]), rule) for k in parts]
+    call, dtypes = _kernel_call(pair, rule, pair.dtypes)
+    vectors = converted([pair.a, pair.b], dtypes)
+    assert vectors is not None  # few elements
+    a, b = vectors
+    tallies = [PairStatistics.empty((1,)) for _ in parts]
+    for k, tally in zip(parts, tallies, strict=True):
+        call(tally, 0, a[k], b[k])
+    return tallies
+
+
+def _kernel_call(
+    pair: ArrayPair, rule: Criteria, dtypes: tuple[DType, DType]
+) -> tuple[Callable[[PairStatistics, int, NDArray, NDArray], None], tuple[DType, DType]]:
+    """Return a function that adds two vectors to statistics, and the dtypes that it takes."""
+    x, y = map(widened, dtypes)
     kernel = TALLIES[x, y]
     options, scratch = kernel_arguments(pair, rule), scratch_dtype(x)
 
@@ -260,7 +283,7 @@ def tally_pair(pair: ArrayPair, rule: Criteria) -> PairStatistics:
         outputs = tally.record, tally.axes, tally.counts
         kernel(a, b, *options, start, *outputs, np.zeros(1, scratch))
 
-    return fold(call, partial(PairStatistics.after, shape), merge, arrays, (x, y))
+    return call, (x, y)
 
 
 def kernel_arguments(pair: ArrayPair, rule: Criteria) -> tuple[float, float, int, bool, int, float]:

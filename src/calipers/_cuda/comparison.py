@@ -118,17 +118,12 @@ def _enter(
     tally.axes[touched, :RANGE] = ranges[touched]
 
 
-def elements(pair: ArrayPair, positions: Sequence[int]) -> list[ArrayPair]:
-    """Copy the pairs at some positions in C order to the host, as arrays of one element each."""
-    if not positions:
-        return []
+def elements(pair: ArrayPair, positions: Sequence[int]) -> ArrayPair:
+    """Copy the elements at some positions in C order to the host, as two vectors."""
     with runtime.on(pair.a.memory.ordinal):
         on_device = runtime.to_device(np.array(positions, np.int64))
-        columns = [_gathered(x, on_device) for x in (pair.a, pair.b)]
-    return [
-        pair._replace(a=columns[0][k : k + 1], b=columns[1][k : k + 1])
-        for k in range(len(positions))
-    ]
+        a, b = (_gathered(x, on_device) for x in (pair.a, pair.b))
+    return pair._replace(a=a, b=b)
 
 
 def _gathered(x: Operand, positions: Any) -> NDArray:

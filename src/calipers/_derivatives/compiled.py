@@ -255,7 +255,7 @@ def native_form(call: CallForm) -> Native | None:
         return _compile_form(call)
     forms = _native_forms.setdefault(f, {})
     native = forms.get(key)
-    if key not in forms or not _is_current(f, native):
+    if key not in forms or not is_current(f, native):
         native = _compile_form(call)
         forms[key] = native and native.with_arguments((), ())
     elif native is not None:
@@ -270,7 +270,7 @@ def _array_shape(call: CallForm) -> tuple[int, ...]:
     return call.shape if len(call.shape) > 1 else ()
 
 
-def _is_current(f: Any, native: Native | None) -> bool:
+def is_current(f: Any, native: Native | None) -> bool:
     """Return True unless f was recompiled since, for example after a change of globals."""
     return native is None or any(native.keep is overload for overload in list(f.overloads.values()))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from numba.core.dispatcher import Dispatcher
+
 from .._core.arguments import options_from, takes_options
 from .._core.libraries import device_module
 from .._core.protocols import NDArray
@@ -19,7 +21,7 @@ from .._core.types import (
 )
 from . import sparse
 from .options import Options
-from .prepared import JacobianFunction
+from .prepared import JacobianFunction, remember, repeated_jacobian
 from .solve import (
     by_argument,
     like_input,
@@ -215,6 +217,10 @@ def jacobian(
     >>> J.shape, J.nnz
     ((999, 1000), 1998)
     """
+    if isinstance(f, Dispatcher):
+        result = repeated_jacobian(f, x, options)
+        if result is not None:
+            return result
     return by_argument(f, x, options_from(Options, jacobian, options), _value)
 
 
@@ -231,6 +237,7 @@ def _value(f: Callable[..., Any], x: Any, options: Options) -> Any:
     require_dense_memory(problem, options)
     steps = steps_of(problem, options)
     rows = rows_of(problem, steps, options, problem.coordinates, report=options.progress)
+    remember(problem, options)
     return like_input(x, shaped(problem, rows))
 
 

@@ -68,6 +68,12 @@ class Options:
             object.__setattr__(self, "args", others_of(self.args))
 
     @property
+    def has_defaults(self) -> bool:
+        """Whether all options but the method are the defaults."""
+        others = (field for field in fields(self) if field.name != "method")
+        return all(getattr(self, field.name) is field.default for field in others)
+
+    @property
     def adaptive(self) -> bool:
         return self.method == ADAPTIVE
 

@@ -1,8 +1,10 @@
 """A Jacobian that is prepared once, and evaluated at many points."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from .._core.protocols import ArrayLibrary, NDArray
 from .._core.types import PlanOptions
 from .._execution.run import Pace, run
 from . import sparse
+from .compiled import is_current
 from .fixed_step import Columns, ColumnScratch
 from .function import REAL, Problem
 from .options import Options, options_of
@@ -135,6 +138,19 @@ class _PreparedJacobian:
         same = x.shape == self._shape and x.dtype == self._dtype
         return same and library_of(argument) is self._library and self._problem.same_kinds(others)
 
+    @property
+    def depends_on_x_alone(self) -> bool:
+        """Whether only x differs between calls."""
+        return self._only_x_varies
+
+    def is_current(self, f: Any) -> bool:
+        """Return True unless Numba has compiled f again, as after a change of globals."""
+        return is_current(f, self._problem.native)
+
+    def forget_function(self) -> None:
+        """Keep the machine code of f, but not f."""
+        self._problem.f = proxy(self._problem.f)
+
     def check(self) -> None:
         """Verify a sparsity pattern at the point of preparation."""
         if self._sparse is not None:
@@ -170,3 +186,40 @@ class _PreparedJacobian:
         work = Columns(problem, steps, self._spare if steps is self._steps else None)
         rows, _ = run(work, self._count, pace=self._pace)
         return shaped(problem, rows)
+
+
+# The Jacobians that `jacobian` prepared for each function that Numba compiled, by what they depend
+# on. They do not refer to the function, so that it can be deleted.
+_of_function: WeakKeyDictionary[Any, dict[Any, _PreparedJacobian]] = WeakKeyDictionary()
+_MOST_POINTS = 8  # shapes and dtypes of x for which one function has a prepared Jacobian
+_LARGE_BYTES = 1 << 20  # bytes of a Jacobian whose preparation takes no time in comparison
+
+
+def repeated_jacobian(f: Any, x: Any, options: Mapping[str, object]) -> NDArray | None:
+    """
+    Return the Jacobian of a compiled f that was differentiated before at an x of this shape.
+
+    Return None if it was not, if f was compiled again since, or with options besides the method.
+    """
+    if type(x) is not np.ndarray or not options.keys() <= {"method"}:
+        return None
+    method = options.get("method", Options.method)
+    prepared = _of_function.get(f, {}).get((method, x.shape, x.dtype))
+    if prepared is None or not x.flags.c_contiguous or not prepared.is_current(f):
+        return None
+    jacobian: NDArray = prepared(x, (), 0)
+    return jacobian
+
+
+def remember(problem: Problem, options: Options) -> None:
+    """Keep the preparation of a Jacobian for `repeated_jacobian`, if the function is compiled."""
+    small = problem.base.nbytes * problem.coordinates <= _LARGE_BYTES
+    if problem.native is None or not small or not options.has_defaults:
+        return
+    prepared = _PreparedJacobian(copy(problem), options, None)
+    if prepared.depends_on_x_alone:
+        of_points = _of_function.setdefault(problem.f, {})
+        if len(of_points) == _MOST_POINTS:
+            of_points.clear()
+        prepared.forget_function()
+        of_points[options.method, problem.x.shape, problem.x.dtype] = prepared
