@@ -164,7 +164,7 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
     if not again:
         warn(f"f is not deterministic ({again}): the first result is recorded", CalipersWarning)
     arrays = {f"result{k}": x for k, x in enumerate(probed.result.arrays)}
-    arrays["unit"] = probed.noise_level
+    arrays["unit"] = probed.evidence.steady_scale
     if stored:
         arrays |= {f"input{k}": x for k, x in enumerate(probed.inputs) if isinstance(x, np.ndarray)}
     about = {

@@ -35,7 +35,7 @@ MUTUAL = [{"_core", "interop"}]
 # Packages that other packages may use for more than ten names, and for how many: fewer each time.
 # What all others stand on is used module by module, by each package for at most so many names.
 MOST = 10
-WIDE = {"_compare": 22, "_derivatives": 45, "_diagnose": 39, "_execution": 18, "_files": 13}
+WIDE = {"_compare": 22, "_derivatives": 45, "_diagnose": 38, "_execution": 18, "_files": 13}
 LIBRARIES = ("_core", "_kernels", "interop")
 WIDE_MODULES = {
     "_core.arrays": 19,

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from itertools import count
@@ -355,3 +356,21 @@ def in_parts(work: Callable[[int, int], None], starts: Sequence[int], stop: int)
 def in_background(work: Callable[[], T]) -> "Future[T]":
     """Start `work` on another thread and return its Future."""
     return _pool.submit(work) or done(work)
+
+
+def is_picklable(thing: Any, dumps: Callable[[Any], bytes]) -> bool:
+    """Return True if an object can be pickled by a function such as `pickle.dumps`."""
+    try:
+        dumps(thing)
+    except Exception:
+        return False
+    return True
+
+
+def survives_pickling(error: Exception) -> bool:
+    """Return True if an error can be pickled and unpickled; pools break on others."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return False
+    return True

@@ -16,13 +16,12 @@ from .._kernels.diagnose import PERTURB
 
 # Bytes of the widest vector registers (AVX-512).
 _VECTOR_BYTES = 64
-# Rows that are transposed at a time: more would evict each other's cache lines.
-_STRIP_ROWS = 8
 
 
 def layouts(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Yield names of other memory layouts, and the inputs in them."""
-    yield "in column-major order", [_column_major(x) for x in inputs]
+    turned = [x.copy(order="F") if isinstance(x, np.ndarray) else x for x in inputs]
+    yield "in column-major order", turned
     unaligned = [misaligned(x) if isinstance(x, np.ndarray) else x for x in inputs]
     yield "in unaligned memory", unaligned
 
@@ -47,15 +46,6 @@ def contiguous(inputs: Sequence[Any]) -> list[Any] | None:
     if not loose:
         return None
     return [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in inputs]
-
-
-def _column_major(x: Any) -> Any:
-    if not isinstance(x, np.ndarray) or x.ndim < 2:
-        return x
-    turned = np.empty_like(x, order="F")
-    for start in range(0, len(x), _STRIP_ROWS):
-        turned[start : start + _STRIP_ROWS] = x[start : start + _STRIP_ROWS]
-    return turned
 
 
 def misaligned(x: NDArray) -> NDArray:
@@ -170,7 +160,7 @@ def is_perturbable(x: Any) -> bool:
     return isinstance(x, np.ndarray) and (x.dtype.kind in "fc" or x.dtype.name == "bfloat16")
 
 
-def is_integer(x: Any) -> bool:
+def is_integer_array(x: Any) -> bool:
     """Return True for arrays of integers."""
     return isinstance(x, np.ndarray) and x.dtype.kind in "iu"
 

@@ -34,9 +34,7 @@ class Budget:
 
     limit: int
     spent: int = 0
-    next_message_time: float = field(
-        default_factory=lambda: time.perf_counter() + 1
-    )  # of the progress
+    next_message_time: float = field(default_factory=lambda: time.perf_counter() + 1)
 
     @property
     def remaining(self) -> int:
@@ -75,11 +73,9 @@ class Implementation:
     likes: Sequence[Any]  # the caller's inputs
     budget: Budget
     calls: int = 0
-    seconds: float = float("inf")
     copies: bool = True  # copy arguments, since calls may modify them
-    writes: dict[tuple[Any, ...], bool] = field(
-        default_factory=dict
-    )  # whether they do, by dtypes of arguments
+    # Whether calls modify their arguments, by the dtypes of these.
+    writes: dict[tuple[Any, ...], bool] = field(default_factory=dict)
     convert: Callable[[Any, Any], Any] | None = None  # to an argument; set by the first call
     merges_numbers: bool = False  # join scalars, since the other function returns an array
     adapt: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None  # to nested inputs
@@ -96,11 +92,8 @@ class Implementation:
         if isinstance(self.convert, partial):
             return type(self.convert.args[0]).__name__.lower()
         library = next(filter(None, map(library_of, self.likes)), None)
-        return (
-            "NumPy"
-            if library is None or self.convert is _as_numpy
-            else type(library).__name__.lower()
-        )
+        is_numpy = library is None or self.convert is _as_numpy
+        return "NumPy" if is_numpy else type(library).__name__.lower()
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -205,7 +198,6 @@ class Implementation:
         first = self.copies and dtypes not in self.writes
         copied = first or self.writes.get(dtypes, False)
         arguments = [_private_argument(x, copied) for x in inputs]
-        started = time.perf_counter()
         try:
             watch = self._on_exception
             state: Any = {"over": "call", "call": watch} if watch else {}
@@ -218,7 +210,6 @@ class Implementation:
                     y = call()
         except Exception as error:
             return Result(error=error)
-        self.seconds = min(self.seconds, time.perf_counter() - started)
         try:
             leaves = list(_leaves(y, self.name))
         except TypeError:  # results that cannot be compared
@@ -273,13 +264,10 @@ def _poison_memory(arrays: Sequence[NDArray], turn: int) -> None:
 
     A function that does not write all of its results would otherwise find those of an earlier call.
     """
-    sizes = [x.nbytes for x in arrays if x.nbytes < _FRESH_BYTES]
-    counts = [4 if size <= _POISON_SEVERAL_BYTES else 1 for size in sizes]
     byte = POISON_BYTES[turn % len(POISON_BYTES)]
-    for size, count in zip(sizes, counts, strict=True):
-        _ = [
-            np.full(size, byte, np.uint8) for _ in range(count)
-        ]  # all are allocated before any is freed
+    for size in (x.nbytes for x in arrays if x.nbytes < _FRESH_BYTES):
+        count = 4 if size <= _POISON_SEVERAL_BYTES else 1
+        _ = [np.full(size, byte, np.uint8) for _ in range(count)]  # allocated before any is freed
 
 
 _DRAWS = (np.random.Generator, np.random.RandomState, random.Random)

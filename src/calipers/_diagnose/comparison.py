@@ -1,7 +1,6 @@
 """Call two implementations, and measure their errors relative to a reference."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from .._compare.text import differing
 from .._core.dtypes import FORMATS, ROUNDOFF, SMALLEST
 from .._core.protocols import NDArray
-from .arrays import Result, comparable, is_integer, is_wide, perturbable, to_higher_precision
+from .arrays import Result, comparable, is_integer_array, is_wide, perturbable, to_higher_precision
 from .callables import Implementation
 from .noise_level import (
     ErrorNorms,
@@ -66,8 +64,6 @@ class References(NamedTuple):
     rounds_inside: str | None = None  # which one rounds to a lower precision there
 
 
-# Calls of each implementation that are made however long they take.
-_LEAST_CALLS = 3
 # A perturbation in ulps of the working precision: inputs then use all bits of the higher one.
 _PERTURBATION = 0.731
 
@@ -137,7 +133,7 @@ class Comparison:
 
     def with_integers_as(self, dtype: str) -> Self | None:
         """Return the comparison with integer inputs as numbers; None if results are different."""
-        inputs = tuple(x.astype(dtype) if is_integer(x) else x for x in self.inputs)
+        inputs = tuple(x.astype(dtype) if is_integer_array(x) else x for x in self.inputs)
         numbers = replace(self, inputs=inputs, evidence={}, costs={})
         same = (numbers.results[name].bits() == y.bits() for name, y in self.results.items())
         return numbers if all(same) else None
@@ -151,41 +147,9 @@ class Comparison:
     def same_bits(self) -> bool:
         return self.result_f.bits() == self.result_g.bits()
 
-    @measured
-    def repeated_results(self) -> dict[str, list[Result]]:
-        """Call f and g again, to see a change in one call of four with 99 %, if that is cheap."""
-        t, again = self.thresholds, {name: [y] for name, y in self.results.items()}
-        most = min(t.repeats, max(2, self.f.budget.limit // t.repeats))
-        if self.same_bits:  # a result that is cached or kept shows in the calls that follow
-            self.equal_only_here  # noqa: B018
-        end, count = time.perf_counter() + t.seconds, 1
-        while count < most and (count < _LEAST_CALLS or time.perf_counter() < end):
-            for name, implementation in self.implementations.items():
-                again[name].append(implementation(self.inputs))
-            count += 1
-        return again
-
     @cached_property
     def difference(self) -> NDArray:
         return difference(self.result_f, self.result_g)
-
-    @measured
-    def equal_only_here(self) -> str | None:
-        """How results differ after large perturbations, if they are equal here; None if not so."""
-        t = self.thresholds
-        if not self.can_perturb or self.f.budget.remaining < t.few:
-            return None
-        f, g = self.evaluate_perturbed(t.far, self.seed + 800)
-        if not comparable(f, g):
-            return None
-        sizes = np.abs(f.numbers(np.float64))
-        differs = np.abs(difference(f, g)) > t.large * np.maximum(sizes, finite_rms(sizes))
-        n = int(np.count_nonzero(differs))
-        if 2 * n <= differs.size:
-            return None
-        text = f"equal to the last bit here, but {differing(n, differs.size, 'result')} much after "
-        text += "large perturbations of the inputs: f or g returns a cached result, or they agree "
-        return text + "for inputs like these only"
 
     # Perturbations
 
@@ -305,20 +269,6 @@ class Comparison:
         """Condition number: the change by 1-ulp perturbations relative to one rounding."""
         return self.noise_source.condition
 
-    @measured
-    def steady_scale(self) -> NDArray:
-        """Measure the noise level; of arrays that repeated calls change, take one rounding."""
-        source = self.noise_source
-        x = to_higher_precision(self.inputs) if source.is_wide else self.inputs
-        share = 1.0 if source.is_wide else 1 / self.thresholds.above
-        again = [source.implementation(x) for _ in range(self.thresholds.directions)]
-        roundoffs = result_roundoffs(self.result_f, self.roundoff)
-        if not comparable(source.result, self.result_f, *again):
-            return roundoffs
-        changes = share * np.max([np.abs(difference(y, source.result)) for y in again], axis=0)
-        parts = zip(*map(self.result_f.split, (changes, self.scale, roundoffs)), strict=True)
-        return np.concatenate([level if _is_steady(d, level) else o for d, level, o in parts])
-
     def norms(self, d: NDArray, unit: NDArray | None = None) -> ErrorNorms:
         """Measure errors of the results in units of the expected rounding error."""
         return worst_error_norms(self.result_f, d, self.scale if unit is None else unit)
@@ -403,12 +353,6 @@ class Comparison:
         """Mask of results that are 0 in either, and subnormal in the other."""
         either: NDArray = np.logical_or(*self.flushed_by.values())
         return either
-
-
-def _is_steady(changes: NDArray, scale: NDArray) -> bool:
-    """Return True if changes between calls with the same inputs are below the noise level."""
-    size = error_norms(changes, scale)
-    return not size.broken and size.normwise <= 0.5
 
 
 def _references(e: Comparison) -> References:

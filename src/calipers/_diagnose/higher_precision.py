@@ -1,6 +1,7 @@
 """Compare two implementations in higher precision and at perturbed inputs: are they the same?"""
 
 import math
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,9 +10,10 @@ from itertools import combinations
 
 import numpy as np
 
+from .._compare.text import differing
 from .._core.dtypes import ROUNDOFF
 from .._core.protocols import NDArray
-from .arrays import comparable, to_higher_precision
+from .arrays import Result, comparable, to_higher_precision
 from .callables import BudgetError
 from .comparison import Comparison, measured
 from .noise_level import (
@@ -21,8 +23,12 @@ from .noise_level import (
     error_norms,
     finite_rms,
     perturbation_rms,
+    result_roundoffs,
     worst_error_norms,
 )
+
+# Calls of each implementation that are made however long they take.
+_LEAST_CALLS = 3
 
 
 @dataclass
@@ -238,7 +244,57 @@ class HigherPrecision:
 
 
 class Differences(Comparison):
-    """Whether f and g differ in higher precision, and by as much at perturbed inputs."""
+    """How f and g differ from call to call, in higher precision, and at perturbed inputs."""
+
+    # From call to call
+
+    @measured
+    def repeated_results(self) -> dict[str, list[Result]]:
+        """Call f and g again, to see a change in one call of four with 99 %, if that is cheap."""
+        t, again = self.thresholds, {name: [y] for name, y in self.results.items()}
+        most = min(t.repeats, max(2, self.f.budget.limit // t.repeats))
+        if self.same_bits:  # a result that is cached or kept shows in the calls that follow
+            self.equal_only_here  # noqa: B018
+        end, count = time.perf_counter() + t.seconds, 1
+        while count < most and (count < _LEAST_CALLS or time.perf_counter() < end):
+            for name, implementation in self.implementations.items():
+                again[name].append(implementation(self.inputs))
+            count += 1
+        return again
+
+    @measured
+    def equal_only_here(self) -> str | None:
+        """How results differ after large perturbations, if they are equal here; None if not so."""
+        t = self.thresholds
+        if not self.can_perturb or self.f.budget.remaining < t.few:
+            return None
+        f, g = self.evaluate_perturbed(t.far, self.seed + 800)
+        if not comparable(f, g):
+            return None
+        sizes = np.abs(f.numbers(np.float64))
+        differs = np.abs(difference(f, g)) > t.large * np.maximum(sizes, finite_rms(sizes))
+        n = int(np.count_nonzero(differs))
+        if 2 * n <= differs.size:
+            return None
+        text = f"equal to the last bit here, but {differing(n, differs.size, 'result')} much after "
+        text += "large perturbations of the inputs: f or g returns a cached result, or they agree "
+        return text + "for inputs like these only"
+
+    @measured
+    def steady_scale(self) -> NDArray:
+        """Measure the noise level; of arrays that repeated calls change, take one rounding."""
+        source = self.noise_source
+        x = to_higher_precision(self.inputs) if source.is_wide else self.inputs
+        share = 1.0 if source.is_wide else 1 / self.thresholds.above
+        again = [source.implementation(x) for _ in range(self.thresholds.directions)]
+        roundoffs = result_roundoffs(self.result_f, self.roundoff)
+        if not comparable(source.result, self.result_f, *again):
+            return roundoffs
+        changes = share * np.max([np.abs(difference(y, source.result)) for y in again], axis=0)
+        parts = zip(*map(self.result_f.split, (changes, self.scale, roundoffs)), strict=True)
+        return np.concatenate([level if _is_steady(d, level) else o for d, level, o in parts])
+
+    # In higher precision, and at perturbed inputs
 
     @measured
     def wide(self) -> HigherPrecision | None:
@@ -353,3 +409,9 @@ class Differences(Comparison):
         delta = t.coarse * self.roundoff
         near = [self.similarity(delta, self.seed + 1000 + k) or 0.0 for k in range(count)]
         return self.can_perturb and float(np.mean(near)) < t.unrelated
+
+
+def _is_steady(changes: NDArray, scale: NDArray) -> bool:
+    """Return True if changes between calls with the same inputs are below the noise level."""
+    size = error_norms(changes, scale)
+    return not size.broken and size.normwise <= 0.5

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
 
-from .._core.threads import children_with_safe_path
+from .._core.threads import children_with_safe_path, is_picklable, survives_pickling
 from .arrays import one_line_error
 from .callables import Implementation
 
@@ -160,29 +160,14 @@ def _pickled(work: Callable[[], Any], implementations: Sequence[Implementation])
     try:
         return dumps((work, implementations))
     except Exception as error:  # the pickling of an object may raise anything
-        name = next(
-            (
-                implementation.name
-                for implementation in implementations
-                if not _is_sent(implementation.call, dumps)
-            ),
-            "an input",
-        )
+        names = (x.name for x in implementations if not is_picklable(x.call, dumps))
         msg = (
-            f"isolate=True: {name} cannot be sent to a fresh process ({one_line_error(error)}), "
-            "and "
-            f"threads of other libraries do not survive a fork of this one: define it in a module "
-            f"with all that it uses, call diagnose before they start, or pass isolate=False"
+            f"isolate=True: {next(names, 'an input')} cannot be sent to a fresh process "
+            f"({one_line_error(error)}), and threads of other libraries do not survive a fork of "
+            "this one: define it in a module with all that it uses, call diagnose before they "
+            "start, or pass isolate=False"
         )
         raise TypeError(msg) from error
-
-
-def _is_sent(x: Any, dumps: Callable[[Any], bytes]) -> bool:
-    try:
-        dumps(x)
-    except Exception:
-        return False
-    return True
 
 
 def _run_fresh(sent: bytes, pipe: Connection) -> None:
@@ -204,7 +189,8 @@ def _run(
     try:
         pipe.send(("result", work()))
     except Exception as error:
-        pipe.send(("error", _sendable(error)))
+        is_sent = survives_pickling(error)
+        pipe.send(("error", error if is_sent else TypeError(one_line_error(error))))
     except KeyboardInterrupt:  # the parent process gets it as well
         sys.exit(_INTERRUPTED)
 
@@ -220,12 +206,3 @@ def _end_with_parent(pipe: Connection) -> None:
         os._exit(_INTERRUPTED)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _sendable(error: Exception) -> Exception:
-    """Return the error, or a TypeError with its text if it cannot be pickled."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # its class may do anything
-        return TypeError(one_line_error(error))
-    return error

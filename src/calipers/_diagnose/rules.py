@@ -16,7 +16,7 @@ import numpy as np
 
 from .._core.dtypes import ROUNDOFF
 from . import reasons
-from .arrays import comparable, is_integer
+from .arrays import comparable, is_integer_array
 from .callables import BudgetError
 from .elsewhere import is_smooth
 from .evidence import Evidence
@@ -278,7 +278,7 @@ def with_integers_as_numbers(e: Evidence, verdict: Verdict) -> tuple[Verdict, Ev
     Accuracy and Stability of Numerical Algorithms, 2nd ed., section 1.5), and such perturbations
     redraw the error, unlike that of a different function.
     """
-    positions = [k for k, x in enumerate(e.inputs) if is_integer(x) and x.any()]
+    positions = [k for k, x in enumerate(e.inputs) if is_integer_array(x) and x.any()]
     if (
         verdict.kind not in ("BUG", "SUSPECT")
         or not positions

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._core.protocols import NDArray
+from .._core.threads import is_picklable, survives_pickling
 
 Buffers = tuple[NDArray, ...]
 
@@ -135,22 +136,13 @@ def _do_picklable(work: Work, span: Span) -> Part:
     try:
         return do(work, span)
     except Exception as error:
-        if _survives(error):
+        if survives_pickling(error):
             raise
         kind = type(error).__name__
         wrapped = RuntimeError(f"f raised {kind}, which cannot be sent between processes: {error}")
         for note in getattr(error, "__notes__", ()):
             wrapped.add_note(note)
         raise wrapped from error
-
-
-def _survives(error: Exception) -> bool:
-    """Return True if an error can be pickled and unpickled; pools break on others."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return False
-    return True
 
 
 def do_file(path: str, span: Span) -> Part:
@@ -196,7 +188,7 @@ def _culprit(problem: Function, dumps: Callable[[Any], bytes]) -> tuple[str, str
     named: list[tuple[str, Any]] = [(f"argument {k} of f", a) for k, a in enumerate(others)]
     named += [(f"argument {name} of f", a) for name, a in problem.kwargs.items()]
     for name, argument in named:
-        if not _is_picklable(argument, dumps):
+        if not is_picklable(argument, dumps):
             return f"{name}, a {type(argument).__name__},", "pass one that can be pickled"
     f: Any = user_callable(problem.f)
     name = getattr(f, "__qualname__", type(f).__qualname__)
@@ -215,14 +207,6 @@ def user_callable(f: Any) -> Any:
         if type(owner).__module__.partition(".")[0] != package or not hasattr(owner, "inner"):
             return f
         f = owner.inner
-
-
-def _is_picklable(thing: Any, dumps: Callable[[Any], bytes]) -> bool:
-    try:
-        dumps(thing)
-    except Exception:
-        return False
-    return True
 
 
 def task_of(work: Work) -> Callable[[Span], Part]:

@@ -91,7 +91,7 @@ def find_range_loss(f: Callable[..., Any], inputs: Any) -> Range:
     e, plain = probed.evidence, probed.result
     laws = [(*group, *_law(probed, group[1])) for group in _arguments(probed)]
     if e.reference is not None:
-        exact, unit = e.reference, probed.noise_level
+        exact, unit = e.reference, probed.evidence.steady_scale
     else:
         by_law = (y for *_, degrees, y in laws if degrees and y.forms == plain.forms)
         rescaled_result = next(by_law, None)

@@ -227,14 +227,11 @@ class ProbedFunction:
         if not any(map(is_perturbable, self.inputs)):
             self.evidence.form = infer_result_precision(self.result)
 
-    @property
-    def noise_level(self) -> NDArray:
-        """The expected rounding error of each result."""
-        return self.evidence.steady_scale
-
     def compare(self, name: str, result: Result) -> Trial:
         """Compare a result with that at the unchanged inputs."""
-        return trial(name, result, self.result, lambda: self.noise_level, self.evidence.allowed)
+        return trial(
+            name, result, self.result, lambda: self.evidence.steady_scale, self.evidence.allowed
+        )
 
     def compare_rows(self, name: str, result: Result, rows: Any, n: int) -> Trial:
         """Compare a result with rows of that for all n; arrays without such an axis are ignored."""
@@ -245,7 +242,7 @@ class ProbedFunction:
             result = result.select(chosen)
 
         def unit() -> NDArray:
-            units = self.result.split(self.noise_level)
+            units = self.result.split(self.evidence.steady_scale)
             return np.concatenate([units[k].reshape(n, -1)[rows].reshape(-1) for k in chosen])
 
         return trial(name, result, expected, unit, self.evidence.allowed)
@@ -283,12 +280,12 @@ def _problem(result: Result, expected: Result) -> str | None:
             counts = (join_or_none(tuple(Counter(x.names).values())) for x in (result, expected))
             return "number of results {} instead of {}".format(*counts)
         return f"results are named {actual_names or 'nothing'} instead of {other or 'nothing'}"
-    for name in ("shape", "dtype"):
-        a, b = (tuple(getattr(x, name) for x in y.arrays) for y in (result, expected))
+    for name, a, b in (
+        ("shape", result.shapes, expected.shapes),
+        ("dtype", result.dtypes, expected.dtypes),
+    ):
         if a != b:
             return f"{name} {join_or_none(a)} instead of {join_or_none(b)}"
-    if result.dtypes != expected.dtypes:
-        return f"dtype {join_or_none(result.dtypes)} instead of {join_or_none(expected.dtypes)}"
     return None
 
 
