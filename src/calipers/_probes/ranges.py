@@ -148,9 +148,9 @@ def find_range_loss(f: Callable[..., Any], inputs: Any) -> Range:
     owners = (*probed.nest.owners, -1)  # -1 is all inputs
     by_power = [owners[which] for which, _, degrees, _ in laws if degrees is not None]
     owner = None if argument is None else owners[argument]
-    found = kind, "; ".join(reasons), e.form, nonfinite, first
+    fields = kind, "; ".join(reasons), e.form, nonfinite, first
     homogeneous = tuple(dict.fromkeys(by_power))
-    return Range(*found, homogeneous, owner, exponent, error, rescaled, e.allowed)
+    return Range(*fields, homogeneous, owner, exponent, error, rescaled, e.allowed)
 
 
 def _limit(x: NDArray, form: str) -> float:
