@@ -23,6 +23,7 @@ from benchmarks import (
     bench_gradcheck,
     bench_startup,
     beyond_memory,
+    ci_run,
     common,
     dask_arrays,
     measurements,
@@ -209,6 +210,16 @@ def test_more_workers_than_a_scheduler_keeps_busy_do_not_help():
     some, more, many = (scaling_out.simulated(job, cluster) for cluster in clusters)
     assert more < some
     assert many > 0.95 * more
+
+
+@pytest.mark.slow
+def test_warmup_compiles_all_kernels_of_a_project_with_usual_tests(tmp_path, capsys):
+    runs = ci_run.Runs(sys.executable, tmp_path)
+    runs.row("warmup", "-c", "import calipers; calipers.warmup()", empty=True)
+    runs.row("tests", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_project.py")
+    warmup, tests = (line.split(" | ") for line in capsys.readouterr().out.splitlines())
+    assert int(warmup[-1].strip(" |")) > 0
+    assert int(tests[-1].strip(" |")) == 0
 
 
 def figures(text):
