@@ -99,7 +99,7 @@ class TestSlopes:
             above=(1.5 * spans)[None, :, None] / 2,
             below=-1.5 * spans[None, :, None] / 2,
         )
-        s = measure(samples, Outputs(base, EPS), np.ones(1))
+        s = measure(samples, Outputs(base, EPS, 1, 1), np.ones(1))
         np.testing.assert_allclose(s.slope, 1.5, rtol=1e-14)
 
     @pytest.mark.parametrize("sided", [False, True])
@@ -306,9 +306,9 @@ class TestOutputs:
         base = each[2][1]
         each = [samples for samples, _ in each]
         together = Samples(*(np.concatenate(arrays) for arrays in zip(*each, strict=True)))
-        s = measure(together, Outputs(base, EPS), np.ones(3))
+        s = measure(together, Outputs(base, EPS, 1, 1), np.ones(3))
         for k, one in enumerate(each):
-            alone = measure(one, Outputs(base, EPS), np.ones(1))
+            alone = measure(one, Outputs(base, EPS, 1, 1), np.ones(1))
             for name, expected in vars(alone).items():
                 array = getattr(s, name)[k]
                 np.testing.assert_array_equal(expected[0], array, err_msg=name)
@@ -316,12 +316,12 @@ class TestOutputs:
     def test_outputs_are_measured_as_if_alone(self):
         random = np.random.default_rng(0)
         samples, base = samples_of(lambda t: np.sin([1 + t, 2 + 3 * t]) + 1e-9 * random.random(2))
-        s = measure(samples, Outputs(base, EPS), np.ones(1))
+        s = measure(samples, Outputs(base, EPS, 1, 1), np.ones(1))
         for i in range(2):
             part = samples._replace(
                 above=samples.above[:, :, i : i + 1], below=samples.below[:, :, i : i + 1]
             )
-            out = Outputs(base[i : i + 1], EPS)
+            out = Outputs(base[i : i + 1], EPS, 1, 1)
             alone = measure(part, out, np.ones(1), greatest=float(base.max()))
             for name in ("slope", "error", "noise", "gap", "gap_error"):
                 expected = getattr(s, name)[..., i : i + 1]
@@ -339,7 +339,7 @@ class TestSecondDifferences:
         above = np.array([f(h, h) + f(-h, -h) for h in t])[None, :, None]
         below = np.array([f(h, -h) + f(-h, h) for h in t])[None, :, None]
         samples = Samples(t[None], (4 * t * t)[None], above, below)
-        s = measure(samples, Outputs(np.array([2 * f(0, 0)]), EPS, power=2), np.ones(1))
+        s = measure(samples, Outputs(np.array([2 * f(0, 0)]), EPS, 1, 2), np.ones(1))
         m = estimate(s)
         assert np.abs(m.value - math.cos(1)) <= m.error <= 1e-7
         assert (np.abs(s.slope - math.cos(1)) <= s.error).all()
@@ -357,7 +357,7 @@ class TestMissingSamples:
                 for array in samples
             )
         )
-        s = measure(padded, Outputs(base, EPS), np.ones(1))
+        s = measure(padded, Outputs(base, EPS, 1, 1), np.ones(1))
         count = 12 - ORDERS + 1
         for name in ("slope", "error", "gap", "gap_error", "t"):
             a, b = getattr(s, name), getattr(whole, name)
@@ -370,7 +370,7 @@ class TestMissingSamples:
     def test_there_may_be_none(self):
         samples, base = samples_of(math.exp, FRACTIONS[:5])
         nothing = Samples(*(np.full_like(a, np.nan) for a in samples))
-        s = measure(nothing, Outputs(base, EPS), np.ones(1))
+        s = measure(nothing, Outputs(base, EPS, 1, 1), np.ones(1))
         assert not np.isfinite(s.error).any()
         assert s.change[0, 0] == 0
         assert not s.constant_up_to[0, 0] > 0

@@ -170,7 +170,7 @@ def _departs(
             return None
         above, below = base + halves[: len(steps)], base + halves[len(steps) :]
         width = far[: len(steps)] - far[len(steps) :]
-        out = Outputs(base, differences.eps, problem.parts)
+        out = Outputs(base, differences.eps, problem.parts, 1)
         return estimates_along(steps, width, above, below, out)
 
     with np.errstate(all="ignore"):

@@ -32,7 +32,7 @@ class Slopes:
     calls = float(SLOPE_CALLS)
 
     @cached_property
-    def sides(self) -> tuple[Columns, ...]:
+    def differences(self) -> tuple[Columns, ...]:
         """The differences to both sides, or central ones."""
         if self.steps.lows.size:
             return (Columns(self.problem, self.steps),)
@@ -47,12 +47,12 @@ class Slopes:
         """Fill `outs` with right and left slopes and the status of columns from `start`."""
         right, left, status = outs
         if self.steps.lows.size:
-            self.sides[0](start, (right, status))
+            self.differences[0](start, (right, status))
             left[:] = right
         elif self.problem.native is None:
             self._evaluated(np.arange(start, start + len(status)), outs)
         else:
-            for work, out in zip(self.sides, (right, left), strict=True):
+            for work, out in zip(self.differences, (right, left), strict=True):
                 work(start, (out, status))
 
     def at(self, columns: NDArray, outs: Buffers) -> None:

@@ -255,7 +255,7 @@ def noise_along(
     result = Noise(np.full(size, np.inf), np.zeros(size), np.zeros(size), np.zeros(size, bool))
     state["length"], state["limit"], state["top"], state["one_sided"] = 1.0, np.inf, 1.0, one_sided
     state["grain"] = eps
-    for part in survey(Outputs(base.astype(float), eps), evaluate, state, briefly):
+    for part in survey(Outputs(base.astype(float), eps, 1, 1), evaluate, state, briefly):
         outputs, s, _, unit = part.measured
         changes = s.change[0] > 0
         rows = s.noise[0] * unit, s.change[0] * unit, s.constant_up_to[0], s.noisy[0]

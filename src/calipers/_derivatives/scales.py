@@ -164,8 +164,8 @@ class Outputs(NamedTuple):
 
     base: NDArray
     eps: float
-    parts: int = 1
-    power: int = 1
+    parts: int
+    power: int
     least: NDArray | None = None
 
     @property

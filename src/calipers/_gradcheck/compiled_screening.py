@@ -182,7 +182,7 @@ class _ThreadBuffers:
         self._status = np.empty(count, np.int8)
         self._where = x, as_real_vector(problem.x)
         self._jvp_buffers = jvp_buffers
-        right, left = (work.steps.rule for work in differences.slopes.sides)
+        right, left = (work.steps.rule for work in differences.slopes.differences)
         tables = np.empty((4, 2, 3, 1, count))
         stretches = np.empty((1 + problem.base.size // WORD, 2), np.uint64)
         scratch = like, values, self.by_row, stretches
