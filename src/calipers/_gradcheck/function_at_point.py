@@ -109,6 +109,9 @@ class FunctionAtPoint:
     active_outputs: tuple[Segment, ...] = field(init=False)
     outputs: tuple[NDArray, ...] = field(init=False)
     several: bool = field(init=False)
+    # A function of NumPy arrays: the caller's if possible, with arrays that it fills last.
+    f: Callable[..., Any] = field(init=False)
+    compiled: bool = field(init=False)  # whether kernels can call f
     base: NDArray = field(init=False)
     rows: int = field(init=False)  # of the Jacobian
     columns: int = field(init=False)
@@ -155,11 +158,9 @@ class FunctionAtPoint:
         self.adapted = replace(
             self.adapted, kinds=kinds, positions=tuple(positions), one_input=one_input
         )
-
-    @property
-    def f(self) -> Callable[..., Any]:
-        """A function of NumPy arrays: the caller's if possible, with arrays that it fills last."""
-        return self.adapted.direct
+        self.f = self.adapted.direct
+        self._alone = not self.several and bool(positions) and has_kernels(differentiable[0].dtype)
+        self.compiled = self._alone and isinstance(self.f, Dispatcher)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -371,16 +372,6 @@ class FunctionAtPoint:
         arguments = self.arguments()
         before, after = arguments[: part.position], arguments[part.position + 1 :]
         return tuple(before), tuple(after), self.named()
-
-    @property
-    def compiled(self) -> bool:
-        """Whether f is a compiled function that kernels can call."""
-        return self._alone and isinstance(self.f, Dispatcher)
-
-    @property
-    def _alone(self) -> bool:
-        """Whether f returns one array, of a dtype that kernels support."""
-        return not self.several and has_kernels(self.active_outputs[0].example.dtype)
 
     @property
     def _fills(self) -> bool:
