@@ -472,6 +472,10 @@ class Subclass(np.ndarray):
     pass
 
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # of NumPy 2.5
+    CHARACTERS = np.char.array(["a", "b"])
+
 SUBCLASSES = {
     "masked number": np.ma.array(1.0),
     "masked number, hidden": np.ma.array(1.0, mask=True),
@@ -482,7 +486,7 @@ SUBCLASSES = {
     "subclass": np.array([1.0, 2.0]).view(Subclass),
     "matrix": np.ones((1, 1)).view(np.matrix),
     "record": np.rec.array([(1.0, 2.0)])[0],
-    "characters": np.char.array(["a", "b"]),
+    "characters": CHARACTERS,
 }
 PLAIN = {"1": 1, "1.0": 1.0, "0-d": np.array(1.0), "1-d": np.array([1.0, 2.0]), "text": "a"}
 
