@@ -140,6 +140,13 @@ def in_cache() -> Iterator[Measurement]:
         pair = common.equal_pair(dtype, FEW)
         for question in ("allclose", "isclose", "array_equal"):
             yield _over_numpy(f"3e4 {dtype}", question, *pair, repeat=21)
+    for dtype in ("float64", "float32", "int64", "int8"):
+        pair = common.equal_pair(dtype, 100_000)
+        calls = (
+            partial(getattr(calipers, question), *pair) for question in ("allclose", "isclose")
+        )
+        times = common.speedup(*calls, 21)
+        yield Measurement(f"isclose, 1e5 {dtype}", times, "of the time of allclose")
 
 
 def large() -> Iterator[Measurement]:
