@@ -235,7 +235,7 @@ class RefinedColumns:
         value: NDArray,
         at: tuple[NDArray, NDArray],
     ) -> None:
-        """Pass what the caller's tolerances accept, and judge what is not finite."""
+        """Pass what the caller's tolerances accept, and judge NaN and infinity."""
         rule = self.screening.rule
         slope = 0.5 * self.right[at] + 0.5 * self.left[at]
         with np.errstate(invalid="ignore"):
