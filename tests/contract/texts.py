@@ -5,6 +5,8 @@ import re
 
 # A number that is not part of a word, such as float32 or x0.
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
+# Numbers below this are errors of rounding or estimates of them, which processors share only in size.
+ROUNDING, ROUNDING_FACTOR = 1e-6, 20
 # The seconds at the end of a line, and the versions of libraries that may follow.
 ENVIRONMENT = re.compile(r"\S+ s(; numpy.*(\n {14}.*)?)?$", re.MULTILINE)
 
@@ -17,8 +19,8 @@ def without_environment(text):
 def same(text, other, factor=1.5, largest_count=math.inf):
     """Return True if texts are equal, except for what depends on the processor.
 
-    Numbers may differ by a factor, except for integers up to `largest_count`, and white space may
-    differ next to numbers of different width.
+    Numbers may differ by a factor, errors of rounding by a larger one, and integers up to
+    `largest_count` not at all. White space may differ next to numbers of different width.
     """
     text, other = without_environment(text), without_environment(other)
     numbers, others = NUMBER.findall(text), NUMBER.findall(other)
@@ -37,4 +39,6 @@ def same_number(text, other, factor, largest_count):
     if all(x.isdigit() and int(x) <= largest_count for x in (text, other)):
         return False
     a, b = float(text), float(other)
+    if max(abs(a), abs(b)) < ROUNDING:
+        factor = max(factor, ROUNDING_FACTOR)
     return a * b > 0 and 1 / factor <= a / b <= factor
