@@ -5,7 +5,7 @@ import re
 
 # A number that is not part of a word, such as float32 or x0.
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
-# Numbers below this are errors of rounding or estimates of them, which processors share only in size.
+# Numbers below this are errors of rounding, or estimates of them: processors share only their size.
 ROUNDING, ROUNDING_FACTOR = 1e-6, 20
 # The seconds at the end of a line, and the versions of libraries that may follow.
 ENVIRONMENT = re.compile(r"\S+ s(; numpy.*(\n {14}.*)?)?$", re.MULTILINE)

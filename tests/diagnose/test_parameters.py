@@ -3,6 +3,7 @@
 import copy
 from functools import partial
 
+import numba
 import numpy as np
 import pytest
 
@@ -65,6 +66,29 @@ def test_state_in_a_closure_is_shared_with_the_copies():
 
     Parameters(f).bind([W], wide=False)(X)
     assert calls == [1]
+
+
+def test_arrays_of_compiled_functions_are_not_taken_for_exact():
+    table, x = RANDOM.standard_normal(16), RANDOM.standard_normal(16)
+    rounded = table.astype(np.float32).astype(float)
+    compiled = numba.njit(lambda x: x + rounded)
+    assert Parameters(compiled).are_compiled_in
+    assert not Parameters(numba.njit(lambda x: x * 2)).are_compiled_in
+    assert not Parameters(lambda x: x + table).are_compiled_in
+    report = calipers.diagnose(lambda x: x + table, compiled, x)
+    assert report.kind == "SUSPECT"
+    assert "arrays compiled into g could not be perturbed" in str(report)
+
+
+def test_more_than_rounded_arrays_cause_is_a_bug():
+    table, x = RANDOM.standard_normal(16), RANDOM.standard_normal(16)
+    wrong = table.copy()
+    wrong[3] += 10.0
+    report = calipers.diagnose(lambda x: x + table, numba.njit(lambda x: x + wrong), x)
+    assert report.kind == "BUG"
+    report = calipers.diagnose(lambda x: x * 2, numba.njit(lambda x: x * 2.001), x)
+    assert report.kind == "BUG"
+    assert "compiled into" not in str(report)
 
 
 def test_the_noise_level_has_the_rounding_of_parameters():

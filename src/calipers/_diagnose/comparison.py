@@ -109,6 +109,11 @@ class Comparison:
     def implementations(self) -> dict[str, Implementation]:
         return {"f": self.f, "g": self.g}
 
+    @property
+    def compiled_parameters(self) -> list[str]:
+        """Which functions capture arrays that cannot be perturbed, since they are compiled in."""
+        return [k for k, x in self.implementations.items() if x.parameters.are_compiled_in]
+
     # Results
 
     @measured

@@ -32,7 +32,8 @@ class Parameters:
 
     They are those of torch modules, and arrays in closures, partials, defaults, attributes and in
     the global variables that a function uses. `bind` returns a copy of the function with copies of
-    them, so that the caller's are never changed.
+    them, so that the caller's are never changed. Those of compiled functions are compiled in, and
+    cannot be replaced.
     """
 
     def __init__(self, f: Callable[..., Any]) -> None:
@@ -47,6 +48,7 @@ class Parameters:
         slots = [here.slots.get(name, slot) for name, slot in wide.slots.items()]
         self.arrays: tuple[NDArray, ...] = tuple(slot.values() for slot in slots)
         self.steps: tuple[float, ...] = tuple(slot.step for slot in wide.slots.values())
+        self.are_compiled_in = here.has_compiled_arrays
 
     def _copied(self, wide: bool) -> "_Copier":
         copier = _Copier(wide)
@@ -121,7 +123,7 @@ class _Copier:
     """Copy functions with everything in them that holds floating-point arrays."""
 
     def __init__(self, wide: bool) -> None:
-        self.wide, self.has_modules = wide, False
+        self.wide, self.has_modules, self.has_compiled_arrays = wide, False, False
         self.slots: dict[str, _Slot] = {}
         self._copies: dict[int, Any] = {}
         self._originals: list[Any] = []  # keeps them alive, as the keys of copies are their ids
@@ -158,6 +160,12 @@ class _Copier:
             return x if owner is x.__self__ else MethodType(x.__func__, owner)
         if type(x) in (list, tuple, dict):
             return self._container(x, name, depth)
+        python = getattr(x, "py_func", None) or getattr(x, "__wrapped__", None)
+        if isinstance(python, FunctionType):  # x is a function of Numba or jax
+            inner = _Copier(self.wide)
+            inner.copy(python, name, depth + 1)
+            self.has_compiled_arrays |= bool(inner.slots) or inner.has_modules
+            return x
         if is_user_object(x):
             held = {k: self.copy(v, f"{name}.{k}", depth + 1) for k, v in vars(x).items()}
             if any(held[k] is not v for k, v in vars(x).items()):

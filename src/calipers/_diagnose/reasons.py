@@ -337,6 +337,12 @@ def little(e: "Evidence") -> str:
     return f"{_DIFFERENT}{why}: {_far(e)}{higher}"
 
 
+def compiled_in(e: "Evidence") -> str:
+    names = " and ".join(e.compiled_parameters)
+    text = f"{_DIFFERENT}, or arrays that are compiled into {names} are rounded: {_far(e)}"
+    return f"{text}; pass these arrays as inputs, which can be perturbed"
+
+
 def _off(e: "Evidence", subject: str = "f and g") -> str:
     return f"{subject} differ by {as_multiple(e.error_difference.robust, e.allowed, NORM)}"
 

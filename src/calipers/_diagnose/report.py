@@ -30,6 +30,8 @@ def _measured(e: Evidence) -> dict[str, Any]:
     try:
         evidence: dict[str, Any] = {"apart": _numbers(e.error_difference)}
         evidence["apart"]["absolute_largest"] = float(np.abs(e.difference).max(initial=0))
+        if e.compiled_parameters:
+            evidence["compiled_parameters"] = e.compiled_parameters
         if e.reference is None:
             evidence["scale"] = finite_rms(e.result_f.numbers(np.float64))
             if e.source == "auto" and "references" in vars(e):

@@ -109,7 +109,7 @@ def other_function(e: Evidence) -> Reason:
         return None
     if e.error_difference.broken or e.far_similarity <= e.thresholds.persistent or _is_little(e):
         return None
-    return reasons.different(e)
+    return None if _may_be_of_parameters(e) else reasons.different(e)
 
 
 def hidden(e: Evidence) -> Reason:
@@ -230,8 +230,9 @@ def undecided(e: Evidence) -> Reason:
         return reasons.in_one_precision(e) if _is_as_of_constants(e) else None
     # An error from the reference that the caller names is an error.
     is_unknown = e.differ is None and not e.has_named_reference
-    is_little = _is_little(e) or (is_unknown and _is_as_of_constants(e))
-    return reasons.little(e) if is_little else None
+    if _is_little(e) or (is_unknown and _is_as_of_constants(e)):
+        return reasons.little(e)
+    return reasons.compiled_in(e) if _may_be_of_parameters(e) else None
 
 
 def different(e: Evidence) -> Reason:
@@ -417,6 +418,13 @@ def _is_as_of_constants(e: Evidence) -> bool:
     t, size = e.thresholds, finite_rms(e.result_f.numbers(np.float64))
     most = min(t.large, t.amplified_constants * e.roundoff)
     return float(np.abs(e.difference).max(initial=0)) <= most * size
+
+
+def _may_be_of_parameters(e: Evidence) -> bool:
+    """Return True if parameters that cannot be perturbed may cause all of it, if rounded."""
+    size = finite_rms(e.result_f.numbers(np.float64))
+    most = float(np.abs(e.difference).max(initial=0))
+    return bool(e.compiled_parameters) and most <= e.thresholds.half * size
 
 
 def _is_little(e: Evidence) -> bool:

@@ -56,6 +56,9 @@ def details(diagnosis: "DiagnosisData") -> str:
     label = "inputs" if diagnosis.calls else "arrays"
     text_rows = field(label, inputs_text(diagnosis)) + _errors(diagnosis, f, g)
     text_rows += _reference(diagnosis, f, g)
+    if "compiled_parameters" in diagnosis.evidence:
+        names = " and ".join(diagnosis.evidence["compiled_parameters"])
+        text_rows += field("parameters", f"arrays compiled into {names} could not be perturbed")
     if "dtypes" in diagnosis.evidence:
         dtypes = diagnosis.evidence["dtypes"]
         text_rows += field("dtypes", "; ".join(f"{k} {_counted(dtypes[k])}" for k in ("f", "g")), 1)
