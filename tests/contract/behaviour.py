@@ -107,6 +107,8 @@ def diagnose_torch():
 
 # gradcheck
 
+WRONG_ENTRY = re.compile(r"d out\[.*?, tolerance [^\s;,]+")
+
 
 def checked(f, inputs, **options):
     report = calipers.gradcheck(f, inputs, raise_exception=False, **options)
@@ -124,7 +126,11 @@ def models(fast_mode):
     records = {}
     for name, mistake in variants:
         f, inputs, vjp = MODELS[name](mistake)
-        records[f"{name} {mistake}"] = checked(f, inputs, vjp=vjp, fast_mode=fast_mode)
+        record = checked(f, inputs, vjp=vjp, fast_mode=fast_mode)
+        if fast_mode and record["reason"]:
+            # Which of several wrong entries is named depends on rounding, so on the processor.
+            record["reason"] = WRONG_ENTRY.sub("an entry is wrong", record["reason"])
+        records[f"{name} {mistake}"] = record
     return records
 
 

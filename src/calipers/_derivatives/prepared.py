@@ -199,7 +199,8 @@ def repeated_jacobian(f: Any, x: Any, options: Mapping[str, object]) -> NDArray 
     """
     Return the Jacobian of a compiled f that was differentiated before at an x of this shape.
 
-    Return None if it was not, if f was compiled again since, or with options besides the method.
+    Return None if it was not, if f was compiled again since, or if options other than the method
+    are passed.
     """
     if type(x) is not np.ndarray or not options.keys() <= {"method"}:
         return None
