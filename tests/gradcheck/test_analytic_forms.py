@@ -165,7 +165,7 @@ def test_the_largest_terms_are_those_of_any_form_and_finite():
     assert found.tolist() == [20.0, 5.0]
 
 
-@pytest.mark.parametrize("x", [THREE, np.linspace(1, 2, 9)], ids=["plain", "compiled"])
+@pytest.mark.parametrize("x", [THREE, np.linspace(1, 2, 25)], ids=["plain", "compiled"])
 def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns(x):
     subject = at_point(numba.njit(lambda a, b: 1e3 * a + b), (x, x))
     jacobians = {"jac": Dense(np.hstack([1e3 * np.eye(x.size), np.eye(x.size)]))}
@@ -174,7 +174,7 @@ def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns(x):
         subject, subject.active[1], "adaptive", None, None, None, ExecutionPolicy()
     )
     sizes = examine([differences], jacobians, rule, FlaggedEntries(), np.random.default_rng(0))
-    assert differences.compiled == (x.size > 8)  # fewer numbers are not worth a compiled loop
+    assert differences.compiled == (x.size > 24)  # fewer numbers are not worth a compiled loop
     assert np.all(sizes.rows == 1e3)
 
 

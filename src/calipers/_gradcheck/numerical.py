@@ -38,7 +38,7 @@ from .numerical_gradient import NumericalGradient
 
 _ORDERS = 1 / 5 - 1 / 3  # power of eps between the optimal steps of orders two and four
 # Columns whose differences take less time than to compile a loop around f.
-_FEW_COLUMNS = 8
+_FEW_COLUMNS = 24
 _INSIDE = 0.25  # share of |x|: slopes of the fourth order evaluate f at twice that distance
 _WITHIN = 4.0  # ratio of the length to the caller's step; noise is measured at a quarter of it
 _COARSEST = SPACINGS["bfloat16"]  # relative steps over which results in bfloat16 may be constant
