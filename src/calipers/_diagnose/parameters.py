@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arguments import attribute
 from .._core.libraries import library_of
 from .._core.protocols import NDArray
 from .arrays import HIGHER_PRECISION, is_perturbable
@@ -160,7 +161,7 @@ class _Copier:
             return x if owner is x.__self__ else MethodType(x.__func__, owner)
         if type(x) in (list, tuple, dict):
             return self._container(x, name, depth)
-        python = getattr(x, "py_func", None) or getattr(x, "__wrapped__", None)
+        python = attribute(x, "py_func") or attribute(x, "__wrapped__")
         if isinstance(python, FunctionType):  # x is a function of Numba or jax
             inner = _Copier(self.wide)
             inner.copy(python, name, depth + 1)
