@@ -397,6 +397,13 @@ def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool
 
 def elements(pair: ArrayPair, positions: Sequence[int]) -> ArrayPair:
     """Return the elements at some positions in C order as two vectors."""
-    shape = pair.a.shape or (1,)
-    indices = np.unravel_index(positions, shape)
-    return pair._replace(a=pair.a.reshape(shape)[indices], b=pair.b.reshape(shape)[indices])
+    # Indices of basic indexing: arrays of them, as `flat`, stop at 32 axes.
+    indices = [(*np.unravel_index(i, pair.a.shape), np.newaxis) for i in positions]
+    return pair._replace(a=_gathered(pair.a, indices), b=_gathered(pair.b, indices))
+
+
+def _gathered(x: NDArray, indices: list[tuple[Any, ...]]) -> NDArray:
+    if isinstance(x, np.ma.MaskedArray):
+        return np.ma.concatenate([x[index] for index in indices])
+    plain = np.asarray(x)  # elements of a matrix are matrices
+    return np.concatenate([plain[index] for index in indices])
