@@ -119,15 +119,16 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
         off = np.abs(s.slope - value[:, None])
         longer = number < scale[:, None]
         others = longer & (off > s.error + _take(s.error, scale)[:, None])
-        kink, scattered, rounded, other = (
-            np.full(scale.shape, fill) for fill in (-1, False, False, np.nan)
+        kink, scattered, rounded, lost, other = (
+            np.full(scale.shape, fill) for fill in (-1, False, False, 0.0, np.nan)
         )
         k, i = np.nonzero(others.any(axis=1))
         if len(k):
             part, of_part = s.entries(k, i), (scale[k, i][None], value[k, i][None])
-            in_a_row = 2 if few else T.in_a_row
-            each = _jumps(part, *of_part, others[k, :, i].T[None], in_a_row)
-            scale[k, i], kink[k, i], scattered[k, i], rounded[k, i], other[k, i] = each
+            each = _jumps(part, *of_part, others[k, :, i].T[None], 2 if few else T.in_a_row)
+            kink[k, i], scattered[k, i], rounded[k, i] = each.kink, each.scattered, each.rounded
+            lost[k, i], other[k, i] = each.rounding, each.other
+            scale[k, i] = each.scale
         value = np.where(rounded, _take(s.slope, scale), value)
         error = np.where(rounded, _take(s.error, scale), error)
         contradicted &= ~rounded[:, None]
@@ -138,7 +139,7 @@ def estimate(s: Scales, few: bool = False) -> Estimates:
             beyond = np.where(resolved, 0.0, _remainder(s, scale, np.ones_like(inside)))
         # After the first pass shorter steps are too short to show it.
         below = np.zeros_like(error) if few else _departure_below(s, value, scale)
-        for more in remainder, beyond, below:
+        for more in remainder, beyond, lost, below:
             error = np.where(rounded, error, np.fmax(error, more))
         endless = np.isinf(remainder) & ~rounded
         error = np.where(scattered, np.fmax(error, other), error)
@@ -155,6 +156,8 @@ class _Jumps(NamedTuple):
         As in `Estimates`.
     rounded : ndarray of bool
         True if the jumps are rounding: the derivative is the slope across them, at `scale`.
+    rounding : ndarray
+        The error of the slope from jumps as small as rounding, if no scale resolves it across them.
     other : ndarray
         The difference of the slope of longer scales, or NaN.
     """
@@ -163,6 +166,7 @@ class _Jumps(NamedTuple):
     kink: NDArray
     scattered: NDArray
     rounded: NDArray
+    rounding: NDArray
     other: NDArray
 
 
@@ -180,9 +184,11 @@ def _jumps(s: Scales, scale: NDArray, value: NDArray, others: NDArray, in_a_row:
     scattered = departs.any(axis=1) & (kink < 0)
     jump = np.where(departs, departure, 0.0).max(axis=1)
     rounded = scattered & (jump <= T.noisy * s.spacing)
+    small = jumps & (departure <= np.where(kink < 0, T.noisy * s.spacing, 0.0)[:, None])
+    rounding = np.where(small, departure / s.span, 0.0).max(axis=1)
     kink = np.where(jumps.any(axis=1), kink, -1)
     scale = np.where(rounded, other_scale, scale)
-    return _Jumps(scale, kink, scattered & ~rounded, rounded, other)
+    return _Jumps(scale, kink, scattered & ~rounded, rounded, rounding, other)
 
 
 def _shows_kink(s: Scales, off: NDArray) -> NDArray:

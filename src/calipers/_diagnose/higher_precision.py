@@ -283,10 +283,14 @@ class Differences(Comparison):
     @measured
     def steady_scale(self) -> NDArray:
         """Measure the noise level; of arrays that repeated calls change, take one rounding."""
+        return self.steady_scale_of(self.thresholds.directions)
+
+    def steady_scale_of(self, calls: int) -> NDArray:
+        """Measure the same by a number of repeated calls."""
         source = self.noise_source
         x = to_higher_precision(self.inputs) if source.is_wide else self.inputs
         share = 1.0 if source.is_wide else 1 / self.thresholds.above
-        again = [source.implementation(x) for _ in range(self.thresholds.directions)]
+        again = [source.implementation(x) for _ in range(calls)]
         roundoffs = result_roundoffs(self.result_f, self.roundoff)
         if not comparable(source.result, self.result_f, *again):
             return roundoffs

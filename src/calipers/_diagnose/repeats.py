@@ -56,7 +56,7 @@ def find_changes(e: Differences, names: tuple[str, ...]) -> Repeats:
     problem = _unwritten(again, names)
     if problem is not None:
         return Repeats(count, names, problem=problem)
-    unit = e.steady_scale
+    unit = e.steady_scale_of(t.repeats)  # a rare change must not pass for the noise level
     changes = [difference(again[name][0], x) for name in names for x in again[name][1:]]
     sizes = [error_norms(d, unit) for d in changes]
     spread = typical = max(math.inf if size.broken else size.robust for size in sizes)
