@@ -403,7 +403,7 @@ def elements(pair: ArrayPair, positions: Sequence[int]) -> ArrayPair:
 
 
 def _gathered(x: NDArray, indices: list[tuple[Any, ...]]) -> NDArray:
-    if isinstance(x, np.ma.MaskedArray):
-        return np.ma.concatenate([x[index] for index in indices])
-    plain = np.asarray(x)  # elements of a matrix are matrices
-    return np.concatenate([plain[index] for index in indices])
+    is_masked = isinstance(x, np.ma.MaskedArray)
+    join: Callable[..., NDArray] = np.ma.concatenate if is_masked else np.concatenate
+    plain = x if is_masked else np.asarray(x)  # elements of a matrix are matrices
+    return join([plain[index] for index in indices])
