@@ -369,6 +369,8 @@ def test_a_second_jacobian_with_other_options_or_kinds_of_x():
         calipers.jacobian(f, X, steps=1.0)
     with pytest.raises(ValueError, match="method"):
         calipers.jacobian(f, X, method="4-point")
+    with pytest.raises(ValueError, match="method"):
+        calipers.jacobian(f, X, method=["2-point"])
     assert_near(calipers.jacobian(f, X), expected, 1e-9)
 
 

@@ -205,6 +205,8 @@ def repeated_jacobian(f: Any, x: Any, options: Mapping[str, object]) -> NDArray 
     if type(x) is not np.ndarray or not options.keys() <= {"method"}:
         return None
     method = options.get("method", Options.method)
+    if type(method) is not str:  # it may have no hash; options refuse it
+        return None
     prepared = _of_function.get(f, {}).get((method, x.shape, x.dtype))
     if prepared is None or not x.flags.c_contiguous or not prepared.is_current(f):
         return None
@@ -217,10 +219,13 @@ def remember(problem: Problem, options: Options) -> None:
     small = problem.base.nbytes * problem.coordinates <= _LARGE_BYTES
     if problem.native is None or not small or not options.has_defaults:
         return
+    of_points = _of_function.setdefault(problem.f, {})
+    key = options.method, problem.x.shape, problem.x.dtype
+    if key in of_points and of_points[key].is_current(problem.f):
+        return
     prepared = _PreparedJacobian(copy(problem), options, None)
     if prepared.depends_on_x_alone:
-        of_points = _of_function.setdefault(problem.f, {})
         if len(of_points) == _MOST_POINTS:
             of_points.clear()
         prepared.forget_function()
-        of_points[options.method, problem.x.shape, problem.x.dtype] = prepared
+        of_points[key] = prepared

@@ -162,7 +162,7 @@ class _Copier:
         if type(x) in (list, tuple, dict):
             return self._container(x, name, depth)
         python = attribute(x, "py_func") or attribute(x, "__wrapped__")
-        if isinstance(python, FunctionType):  # x is a function of Numba or jax
+        if isinstance(python, FunctionType):  # x is compiled, as by Numba or jax
             inner = _Copier(self.wide)
             inner.copy(python, name, depth + 1)
             self.has_compiled_arrays |= bool(inner.slots) or inner.has_modules
