@@ -1,13 +1,14 @@
 """A pytest plugin that puts calipers in the place of NumPy's functions, and compares the two.
 
-``--patch=numpy`` replaces allclose, isclose and array_equal, ``--patch=testing`` the assertions.
+``--patch=numpy`` replaces allclose, isclose and array_equal, ``--patch=testing`` the assertions:
+both may be given.
 """
 
 import json
 import sys
 import warnings
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 
@@ -54,7 +55,6 @@ class Comparison:
 
     @contextmanager
     def _unobserved(self):
-        # NumPy's allclose calls its isclose, by a name that is patched.
         self._inside = True
         try:
             yield
@@ -70,9 +70,12 @@ class Comparison:
             with self._unobserved():
                 result, error, words = described(replacement, args, kwargs)
                 asked_numpy = self._asked_numpy
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    expected = described(original, args, kwargs)[2]
+            # NumPy's allclose calls its isclose, by a name that is patched. What NumPy's assertions
+            # call is compared, too.
+            observed = nullcontext() if name in ASSERTIONS else self._unobserved()
+            with observed, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                expected = described(original, args, kwargs)[2]
             self.calls[name] += 1
             self.answered_by_kernels[name] += not asked_numpy
             if words != expected:
@@ -129,11 +132,17 @@ class Comparison:
 
 def pytest_addoption(parser):
     parser.addoption("--comparison-report", required=True, help="path of the JSON report")
-    parser.addoption("--patch", choices=PATCHES, help="let calipers answer in the place of these")
+    parser.addoption(
+        "--patch",
+        action="append",
+        choices=PATCHES,
+        default=[],
+        help="let calipers answer in the place of these",
+    )
 
 
 def pytest_configure(config):
     comparison = Comparison()
     config.pluginmanager.register(comparison, "calipers-comparison")
-    if config.getoption("patch"):
-        comparison.patch(*PATCHES[config.getoption("patch")])
+    for name in config.getoption("patch"):
+        comparison.patch(*PATCHES[name])

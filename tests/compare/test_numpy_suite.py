@@ -17,15 +17,6 @@ from tests.compare.numpy_suite_plugin import described
 SUITES = [
     "numpy._core.tests.test_numeric",
     "numpy.testing.tests.test_utils",
-    "numpy.lib.tests.test_function_base",
-    "numpy.linalg.tests.test_linalg",
-]
-SLOW = "gh_29003_Fraction or TestLeaks or AssertNoGcCycles or clip_property"  # ask little of us
-# Its tolerances are Python floats that NumPy rounds to binary32; see test_tolerances_stay_binary64.
-KNOWN = "test_numeric.py::TestIsclose::test_nep50_isclose"
-
-ASSERTION_SUITES = [
-    "numpy.testing.tests.test_utils",
     "numpy.lib.tests.test_arraysetops",
     "numpy.lib.tests.test_function_base",
     "numpy.lib.tests.test_nanfunctions",
@@ -34,6 +25,12 @@ ASSERTION_SUITES = [
     "numpy.lib.tests.test_twodim_base",
     "numpy.linalg.tests.test_linalg",
 ]
+# These ask little of us, or run for long and ask the same of more shapes.
+SLOW = "gh_29003_Fraction or TestLeaks or AssertNoGcCycles or clip_property"
+SLOW += " or generalized or openblas_threading"
+# Its tolerances are Python floats that NumPy rounds to binary32; see test_tolerances_stay_binary64.
+KNOWN = "test_numeric.py::TestIsclose::test_nep50_isclose"
+
 # Those of test_utils.py that pin NumPy's wording: all but one "Mismatched elements: ..." and the
 # lines after it, test_infs "inf location mismatch:". calipers says the same in its report.
 WORDING = {
@@ -51,6 +48,7 @@ WORDING = {
     "TestEqual::test_0_ndim_array",
     "TestEqual::test_array_vs_array_not_equal",
 }
+# Records of other fields are not equal; NumPy's own raises its TypeError.
 RECORDS = {"TestArrayEqual::test_recarrays", "TestEqual::test_recarrays"}
 if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
     WORDING |= {"TestArrayAlmostEqual::test_complex_inf", "TestAssertAllclose::test_infs"}
@@ -63,6 +61,11 @@ SCIPY_SAMPLE = [
     "scipy.linalg.tests.test_matfuncs",
     "scipy.linalg.tests.test_special_matrices",
 ]
+
+
+def short(test):
+    """Return the name of a test, after its file where that is not test_utils.py."""
+    return Path(test).name.removeprefix("test_utils.py::")
 
 
 def require_tests_of_libraries(names):
@@ -92,50 +95,28 @@ def run_tests_of_libraries(folder, tests, *options):
 
 @pytest.mark.slow
 def test_numpy_suite(tmp_path):
+    """Neither the functions nor the assertions accept or refuse another pair than NumPy's."""
     require_tests_of_libraries(SUITES)
-    report, output = run_tests_of_libraries(
-        tmp_path, SUITES, "--patch=numpy", "-k", f"not ({SLOW})"
-    )
-    assert report["collected"] > 3000, output
+    patches = "--patch=numpy", "--patch=testing"
+    report, output = run_tests_of_libraries(tmp_path, SUITES, *patches, "-k", f"not ({SLOW})")
+    assert report["collected"] > 5000, output
+    others = {(short(d["test"]), d["calipers"]) for d in report["disagreements"]}
+    refused = {(name, "raises AssertionError") for name in RECORDS}
+    assert {name for name, _ in others} == {KNOWN} | RECORDS, report["disagreements"]
+    assert {pair for pair in others if pair[0] != KNOWN} == refused
+    functions = {d["function"] for d in report["disagreements"] if short(d["test"]) == KNOWN}
+    assert functions == {"isclose"}
 
     # A test that fails without calipers too is no matter of ours.
     without, _ = run_tests_of_libraries(tmp_path, report["failed"])
     assert without["collected"] == len(report["failed"])
     assert not without["calls"]
-    failed = {Path(test).name for test in set(report["failed"]) - set(without["failed"])}
-    assert failed == {KNOWN}, output
-
-    disagreements = report["disagreements"]
-    assert {Path(d["test"]).name for d in disagreements} == {KNOWN}, disagreements
-    assert [d["function"] for d in disagreements] == ["isclose"]
-
-    # A patch that nobody called through would prove nothing.
-    for name, least in {"isclose": 5000, "allclose": 30, "array_equal": 40}.items():
-        assert report["calls"][name] > least
-        assert report["answered_by_kernels"][name] > 0.8 * report["calls"][name]
-
-
-@pytest.mark.slow
-def test_numpy_suite_by_our_assertions(tmp_path):
-    """NumPy's tests with the assertions of calipers.testing: none accepts or refuses another."""
-    require_tests_of_libraries(ASSERTION_SUITES)
-    # What is left out here runs for long, too, and asks the same of more shapes.
-    quick = "-k", f"not ({SLOW} or generalized or openblas_threading)"
-    report, output = run_tests_of_libraries(tmp_path, ASSERTION_SUITES, "--patch=testing", *quick)
-    assert report["collected"] > 3000, output
-    # Records of other fields are not equal; NumPy's own raises its TypeError.
-    others = {d["test"].partition("test_utils.py::")[2]: d for d in report["disagreements"]}
-    assert others.keys() == RECORDS
-    assert {d["calipers"] for d in others.values()} == {"raises AssertionError"}
-
-    without, _ = run_tests_of_libraries(tmp_path, report["failed"])
-    assert not without["calls"]
     failed = {
-        test.partition("test_utils.py::")[2]: text
+        short(test): text
         for test, text in report["failed"].items()
         if test not in without["failed"]
     }
-    assert set(failed) == WORDING | RECORDS, output
+    assert set(failed) == {KNOWN} | WORDING | RECORDS, output
     for name in WORDING:
         text = failed[name]
         if "test_0_ndim_array" in name:  # which looks for NumPy's words in the text itself
@@ -145,6 +126,10 @@ def test_numpy_suite_by_our_assertions(tmp_path):
         told = r"(Mismatched|Max|inf).*\n.*(Actual message|Input): '.*Not close: "
         assert re.search(told, text)
 
+    # A patch that nobody called through would prove nothing.
+    for name, least in {"isclose": 2000, "allclose": 30, "array_equal": 40}.items():
+        assert report["calls"][name] > least
+        assert report["answered_by_kernels"][name] > 0.8 * report["calls"][name]
     for name, least in {
         "assert_allclose": 2000,
         "assert_almost_equal": 10000,
