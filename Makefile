@@ -3,13 +3,14 @@ PYTHON ?= python3
 EXTRAS ?=
 BIN := .venv/bin
 comma := ,
-INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
+# Python compiles what is imported: pip would compile all, for half the time of an installation.
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 # Some environments forbid to write bytecode. Each of the many processes that tests start would then
 # compile what it imports, for 0.3 s and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-lowest lint types types-of-windows bench results compare docs gpu release-check clean
+.PHONY: demo test test-all test-lowest style pytest lint types types-of-windows bench results compare docs gpu release-check clean
 
 # An environment without pip, which venv leaves where ensurepip is missing, would be taken for whole.
 .venv/pyvenv.cfg:
@@ -29,9 +30,12 @@ TEST_EXTRAS = test,bench$(if $(EXTRAS),$(comma)$(EXTRAS))
 test test-lowest: export OPENBLAS_NUM_THREADS = 1
 test test-lowest: export OMP_NUM_THREADS = 1
 
-# What a contributor needs, in a few minutes.
+# What a contributor needs, in a few minutes. mypy, which takes one core, runs beside the tests.
 PYTEST = python -m pytest --numprocesses 2 --dist worksteal
-test: .venv/.installed-$(TEST_EXTRAS) lint
+test: style
+	@$(MAKE) --no-print-directory --jobs 3 $(TYPES) pytest
+
+pytest:
 	$(BIN)/$(PYTEST) $(MARKS)
 
 # All tests that need no GPU, with every extra.
@@ -45,20 +49,21 @@ LOWEST = .venv-lowest/bin/python
 LOWEST_EXTRAS = test,sparse,plot,dask,h5py,mpi,zarr,cli,tables
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
-	$(LOWEST) -m pip install --quiet --constraint constraints-lowest.txt --editable '.[$(LOWEST_EXTRAS)]'
+	$(LOWEST) -m pip install --quiet --no-compile --constraint constraints-lowest.txt --editable '.[$(LOWEST_EXTRAS)]'
 	.venv-lowest/bin/$(PYTEST) $(AND_SLOW)
 
 # mypy for Windows takes as long again: `make test-all` runs it, too.
 TYPES = types
-lint: .venv/.installed-$(TEST_EXTRAS)
+lint: style $(TYPES)
+
+style: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory --jobs 2 $(TYPES)
 
-types:
+types: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/mypy
 
-types-of-windows:
+types-of-windows: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32
 
 bench: .venv/.installed-$(TEST_EXTRAS)
