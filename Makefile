@@ -1,4 +1,4 @@
-# make demo, test, test-all, bench, docs, gpu, release-check: each works from a fresh clone.
+# make demo, test, test-all, test-weekly, bench, docs, gpu, release-check: each works from a fresh clone.
 PYTHON ?= python3
 EXTRAS ?=
 BIN := .venv/bin
@@ -10,7 +10,7 @@ INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 # compile what it imports, for 0.3 s and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-lowest style pytest lint types types-of-windows bench results compare docs gpu release-check clean
+.PHONY: demo test test-all test-weekly test-lowest style pytest lint types types-of-windows bench results compare docs gpu release-check clean
 
 # An environment without pip, which venv leaves where ensurepip is missing, would be taken for whole.
 .venv/pyvenv.cfg:
@@ -43,6 +43,10 @@ ALL_EXTRAS = torch,jax,sparse,plot,cuda,dask,mpi,zarr,h5py,cli,tables,libraries
 AND_SLOW = -m 'not exhaustive'
 test-all:
 	$(MAKE) --no-print-directory test EXTRAS=$(ALL_EXTRAS) MARKS="$(AND_SLOW)" TYPES="types types-of-windows"
+
+# What takes too long for each change: the test data, the other seeds, whole suites of other libraries.
+test-weekly:
+	$(MAKE) --no-print-directory test EXTRAS=$(ALL_EXTRAS) MARKS="-m exhaustive" TYPES=
 
 # All tests with the lowest versions that pyproject.toml allows.
 LOWEST = .venv-lowest/bin/python
