@@ -1,4 +1,4 @@
-"""Tests that are left out as a kind: `make test-all` runs slow ones, `make test-weekly` exhaustive ones."""
+"""Tests that are left out as a kind: `make test-all` runs the slow, `make test-weekly` the rest."""
 
 import pytest
 

@@ -21,7 +21,16 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize("name", behaviour.PARTS)
+# They take 10 s each. The verdicts in them are tested where the functions are: test_pairs_by_field,
+# test_diagnose, test_handwritten_gradients and test_power.
+SLOW = {"diagnose_fields", "diagnose_others", "gradcheck_models", "gradcheck_models_fast_mode"}
+SLOW |= {"gradcheck_sparse_mutants"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in behaviour.PARTS],
+)
 def test_answers_equal_the_record(name):
     if not behaviour.available(name):
         pytest.skip("needs a library that is not installed")
