@@ -66,14 +66,15 @@ def check_builds(wheel: Path, folder: Path) -> None:
 
 def check_installed(wheel: Path, folder: Path) -> None:
     """Install the wheel in a new environment, and use it from another folder."""
-    venv.create(folder / "env", with_pip=True)
+    venv.create(folder / "env")
     python = next(path for path in (folder / "env").glob("*/python*") if path.stem == "python")
-    run(python, "-m", "pip", "install", "--quiet", wheel)
+    pip = sys.executable, "-m", "pip", "--python", python
+    run(*pip, "install", "--quiet", "--no-compile", wheel)
     run(python, "-I", "-c", SMOKE, cwd=folder)
     check_script(python.with_name("calipers" + python.suffix))
     said = run(python, "-I", ROOT / "examples" / "quickstart.py", cwd=folder)
     require("ROUNDING: " in said, f"the quickstart said {said!r}")
-    print(run(python, "-m", "pip", "list", "--format=freeze").strip())
+    print(run(*pip, "list", "--format=freeze").strip())
 
 
 def check_script(script: Path) -> None:

@@ -52,11 +52,12 @@ def _cases():
         bench_gradcheck,
     )
     for cls in itertools.chain.from_iterable(map(_classes, modules)):
-        for params in itertools.product(*getattr(cls, "params", ())):
-            yield pytest.param(cls, params, id="-".join([cls.__name__, *map(str, params)]))
+        for number, params in enumerate(itertools.product(*getattr(cls, "params", ()))):
+            name = "-".join([cls.__name__, *map(str, params)])
+            marks = pytest.mark.exhaustive if number else pytest.mark.slow
+            yield pytest.param(cls, params, id=name, marks=marks)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "params"), list(_cases()))
 def test_bodies_run(cls, params, monkeypatch):
     monkeypatch.setattr(common, "SIZE", SIZE)

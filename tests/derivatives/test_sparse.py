@@ -471,7 +471,7 @@ def test_many_colors_need_no_memory_for_all(method, monkeypatch):
 
 
 def test_samples_of_colors_are_not_all_in_memory():
-    n, colors = 500, 400
+    n, colors = 200, 400
     pattern = sparse.kron(sparse.eye_array(n), np.ones((1, colors)))
     x = np.ones(n * colors)
     f = lambda x: np.exp(np.abs(x - 0.9)).reshape(n, colors).sum(1)  # noqa: E731

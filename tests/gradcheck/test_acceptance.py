@@ -1016,9 +1016,10 @@ SIZE = 2000
 @modes
 @forms
 def test_case_20_the_identity_for_a_permutation(form, fast_mode):
-    order = np.random.default_rng(5).permutation(SIZE)
-    x = np.random.default_rng(6).uniform(-1, 1, SIZE)
-    derivatives = {"jac": lambda x: np.eye(SIZE), "vjp": lambda x, w: w, "jvp": lambda x, v: v}
+    size = 500  # all columns of which are measured once more
+    order = np.random.default_rng(5).permutation(size)
+    x = np.random.default_rng(6).uniform(-1, 1, size)
+    derivatives = {"jac": lambda x: np.eye(size), "vjp": lambda x, w: w, "jvp": lambda x, v: v}
     given = {form: derivatives[form]}
     report = failed(lambda x: x[order], x, **given, fast_mode=fast_mode)
     assert places(report) == {(0, 0)}
