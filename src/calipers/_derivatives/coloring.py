@@ -380,7 +380,11 @@ def decompress(
 def product(
     indptr: NDArray, indices: NDArray, data: NDArray, u: NDArray, m: int
 ) -> tuple[NDArray, NDArray]:
-    """Return J u for a matrix J of m rows, and the sum of ``abs(J[i, j]*u[j])`` of each row."""
+    """
+    Return J u for a matrix J of m rows, and the sum of ``abs(J[i, j]*u[j])`` of each row.
+
+    Entries that are not finite count as 0.
+    """
     indptr, indices = _in_one_dtype(indptr, indices)
     result, magnitude = np.zeros(m), np.zeros(m)
     MULTIPLY[indptr.dtype, data.dtype](indptr, indices, data, u, result, magnitude)

@@ -89,9 +89,9 @@ class ColorDifferences:
             with _notes_color(start + first):
                 values = self.problem.at_each(points)
             some[:] = values[: len(some)]
-            if self.bottoms.size:
-                with np.errstate(all="ignore"):
-                    some -= values[len(some) :]
+            with np.errstate(all="ignore"):
+                for row, below in zip(some, values[len(some) :], strict=False):
+                    row -= below
 
     def _compiled(
         self, native: Native, start: int, rows: NDArray, colors: NDArray, tops: NDArray

@@ -1,7 +1,7 @@
 """The function that is differentiated, as a map from real coordinates to real values."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from numbers import Number
 from typing import Any, ClassVar
@@ -344,14 +344,14 @@ class Problem:
             return 1
         return max(1, self.batch_bytes // max(1, self.x.nbytes + self.base.nbytes))
 
-    def at_each(self, points: NDArray) -> NDArray:
-        """Return the real values of f at each row of `points`, its real numbers: new memory."""
+    def at_each(self, points: Sequence[NDArray] | NDArray) -> Sequence[NDArray]:
+        """Return the real values of f at each of `points`, its real numbers: new memory."""
         if self.batch_size == 1:
-            return np.stack([self.at(coordinates) for coordinates in points])
+            return [self.at(coordinates) for coordinates in points]
         x = np.empty((len(points), *self.x.shape), self.x.dtype)
         as_real_vector(x).reshape(len(points), -1)[:] = points
         values = self.call_batch(x).astype(self.dtype, order="C", copy=False)
-        return as_real_vector(values).reshape(len(points), -1)
+        return list(as_real_vector(values).reshape(len(points), -1))
 
 
 def _shape_and_dtype(x: Any) -> Any:

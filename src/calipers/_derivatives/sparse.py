@@ -271,9 +271,12 @@ class PreparedSparse:
         total = count if problem.imaginary else self._rows(problem)
         (rows,) = run(work, total, self.options.workers, report, checkpoint=checkpoint)
         below = work.below if total == count else rows[count]
+        rows = rows[:count]
+        self.pattern.recover(rows, weights, data, accumulate, below)
         if unexpected is not None:
-            self._observe(unexpected, 0, rows[:count], below)
-        self.pattern.recover(rows[:count], weights, data, accumulate, below)
+            changes = rows if below is None else rows != below
+            if not self.pattern.explains(changes, weights, data):
+                self._observe(unexpected, 0, rows, below)
 
     def _observe(
         self, unexpected: UnexpectedRows, first: int, rows: NDArray, below: NDArray | None

@@ -18,6 +18,7 @@ from .steps import METHODS, Steps
 
 _DETECTION_POINTS = 3  # points at which a pattern is detected
 _BLOCK_BYTES = 1 << 24  # bytes of rows of the Jacobian that are in memory at a time
+_BLOCK_ROWS = 1 << 14  # rows that are verified at a time: new memory costs more than arithmetic
 _ROUNDING_EPS = 64.0  # times eps of f
 _REPETITION_FACTOR = 16.0  # times that f differs from itself
 # Mismatches, as shares of a row's magnitude, that show or suggest missing entries.
@@ -71,6 +72,11 @@ class Pattern:
         pattern = self.indptr, self.indices, self.coloring.colors
         decompress(*pattern, differences, weight, data, accumulate, below)
 
+    def explains(self, differences: NDArray, weight: NDArray, data: NDArray) -> bool:
+        """Return True if all differences by color are in the entries recovered from them."""
+        alone = not isinstance(self.coloring, StarColoring) and bool(np.isfinite(weight).all())
+        return alone and np.count_nonzero(differences) == np.count_nonzero(data)
+
 
 class EntriesByColor:
     """Indices of the entries of a matrix by color."""
@@ -93,22 +99,29 @@ class UnexpectedRows:
     """
 
     def __init__(self, pattern: Pattern, base: NDArray, eps: float) -> None:
-        self._row = pattern.indices
-        self._color = np.repeat(pattern.coloring.colors, np.diff(pattern.indptr))
+        self._pattern, self._base, self._eps = pattern, base, eps
         self._count = pattern.coloring.count
         self.rows = np.zeros(pattern.shape[0], bool)
-        self._noise = _ROUNDING_EPS * eps * np.abs(base.astype(float))
+
+    @cached_property
+    def _color(self) -> NDArray:
+        return np.repeat(self._pattern.coloring.colors, np.diff(self._pattern.indptr))
 
     @cached_property
     def _entries(self) -> EntriesByColor:
         return EntriesByColor(self._color, self._count)
+
+    @cached_property
+    def _noise(self) -> NDArray:
+        return np.asarray(_ROUNDING_EPS * self._eps * np.abs(self._base.astype(float)))
 
     def observe(self, first: int, changes: NDArray, least: NDArray | None = None) -> None:
         """Record rows whose changes by colors from `first` exceed `least`, or rounding."""
         whole = len(changes) == self._count
         entries = slice(None) if whole else self._entries.indices(first, len(changes))
         outside = changes != 0
-        outside[self._color[entries] - first, self._row[entries]] = False
+        color, rows = self._color[entries] - first, self._pattern.indices[entries]
+        outside.put(np.multiply(color, outside.shape[1], dtype=np.intp) + rows, False)
         if outside.any():
             with np.errstate(all="ignore"):
                 sizes = np.where(outside, np.abs(changes), 0.0)
@@ -173,10 +186,10 @@ def verify(
     Raise ValueError if f changes along a random direction by more than its pattern allows.
 
     Or in rows that were seen to change with columns that they do not have, the `unexpected`.
-    What the derivatives predict is not exact. By how much it may be wrong is seen from their
-    estimated errors, if there are any, and from f itself: what halving the displacement does to the
-    odd part of its change and, if differences were taken to one side, the even part. What still
-    looks like a missing entry, at a kink or in noise, is asked for by itself.
+    What the derivatives predict is not exact. Where f differs from it, by how much it may be wrong
+    is seen from their estimated errors, if there are any, and from f itself: what halving the
+    displacement does to the odd part of its change and, if differences were taken to one side, the
+    even part. What still looks like a missing entry, at a kink or in noise, is asked for by itself.
     Return how often f was called.
     """
     m, n = pattern.shape
@@ -185,33 +198,37 @@ def verify(
         return 0
     random = np.random.default_rng(0)
     shift = _displacements(problem, steps, points)
-    shift *= random.uniform(1, 1.5, n) * random.choice([-1.0, 1.0], n)
+    sign = random.uniform(-0.5, 0.5, n)
+    shift *= sign + np.copysign(1.0, sign)
     shift[status > NONFINITE] = 0.0
-    base = problem.base.astype(float)
     central = True
     if steps.lows.size:
         shift, central = _within(as_real_vector(problem.x).astype(float), shift, steps)
+    if data.dtype.char not in "fd":
+        data = data.astype(float)
+    base = problem.base.astype(float, copy=False)
+    calls = 2 if central else 1
     with np.errstate(all="ignore"):
         above, below, displacement = _displaced_values(problem, steps, shift, central)
+        predicted, scale = product(pattern.indptr, pattern.indices, data, displacement, m)
+        found = above, below, base, length, predicted, scale
+        if not (unexpected.rows.any() or _any_differs(*found, steps.eps)):
+            return calls
+        change = above - below
         above_half, below_half, _ = _displaced_values(problem, steps, shift / 2, central)
-        change, half = above - below, above_half - below_half
-        if data.dtype.char not in "fd":
-            data = data.astype(float)
-        finite = np.where(np.isfinite(data), data, 0)
-        predicted, scale = product(pattern.indptr, pattern.indices, finite, displacement, m)
+        calls *= 2
+        half = above_half - below_half
         bent = np.abs(change - 2 * half)
         even = central * np.abs(above + below - 2 * base)
-        size = np.maximum(np.abs(above), np.maximum(np.abs(below), np.abs(base)))
-        noise = _ROUNDING_EPS * steps.eps * size * (2 + length)
         unsure = np.where(np.isfinite(errors), errors, 0).astype(data.dtype)
         doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(displacement), m)[0]
+        noise = _noise_of_rows(above, below, base, length, steps.eps)
         surely = _CERTAIN_SHARE * scale + 4 * (bent + even + doubt) + noise
         one_sided = not central or (steps.method in METHODS and steps.one_sided)
         allowed = _POSSIBLE_SHARE * scale + 4 * (bent + one_sided * even + doubt) + noise
         missing = np.abs(change - predicted) > allowed
         missing &= np.abs(2 * half - predicted) > allowed
     missing = (missing | unexpected.rows) & (length < n)
-    calls = 4 if central else 2
     if missing.any():
         rows = np.flatnonzero(missing)
         with np.errstate(all="ignore"):
@@ -235,6 +252,33 @@ def verify(
     return calls
 
 
+def _any_differs(
+    above: NDArray,
+    below: NDArray,
+    base: NDArray,
+    length: NDArray,
+    predicted: NDArray,
+    scale: NDArray,
+    eps: float,
+) -> bool:
+    """Return True if the change of some row is not the predicted one: only such a row is wrong."""
+    for start in range(0, len(base), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        noise = _noise_of_rows(above[rows], below[rows], base[rows], length[rows], eps)
+        difference = np.abs(above[rows] - below[rows] - predicted[rows])
+        if (difference > _POSSIBLE_SHARE * scale[rows] + noise).any():
+            return True
+    return False
+
+
+def _noise_of_rows(
+    above: NDArray, below: NDArray, base: NDArray, length: NDArray, eps: float
+) -> NDArray:
+    """Return the rounding error of the change of each row, by its number of entries."""
+    size = np.maximum(np.abs(above), np.maximum(np.abs(below), np.abs(base)))
+    return np.asarray(_ROUNDING_EPS * eps * size * (2 + length))
+
+
 def _displaced_values(
     problem: Problem, steps: Steps, shift: NDArray, central: bool
 ) -> tuple[NDArray, NDArray, NDArray]:
@@ -242,20 +286,21 @@ def _displaced_values(
     top = _displaced(problem, steps, shift)
     if central:
         bottom = _displaced(problem, steps, -shift)
-        above, below = problem.at_each(np.stack((top, bottom)))
+        above, below = problem.at_each((top, bottom))
     else:
         bottom, below = as_real_vector(problem.x), problem.base
         above = problem.at(top)
-    return above.astype(float), below.astype(float), top.astype(float) - bottom.astype(float)
+    above, below, top, bottom = (a.astype(float, copy=False) for a in (above, below, top, bottom))
+    return above, below, top - bottom
 
 
 def _displaced(problem: Problem, steps: Steps, shift: NDArray) -> NDArray:
     """Return x + shift in x's dtype, within the bounds."""
     x = as_real_vector(problem.x)
-    point = x.astype(float) + shift
+    point = x.astype(float, copy=False) + shift
     if steps.lows.size:  # rounding may exceed the bounds
         point = np.clip(point, steps.lows, steps.highs)
-    return point.astype(x.dtype)
+    return point.astype(x.dtype, copy=False)
 
 
 def _within(x: NDArray, shift: NDArray, steps: Steps) -> tuple[NDArray, bool]:
@@ -316,12 +361,12 @@ def _rounding(problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray) 
 @np.errstate(all="ignore")
 def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
     """Return the step of each coordinate's derivative; the check uses slightly longer ones."""
-    lengths: NDArray
+    x = as_real_vector(problem.x).astype(float, copy=False)
     if steps.method in METHODS:
-        table, _ = steps.tables(problem.x, problem.stride, 0, problem.coordinates)
-        lengths = np.abs(table[0] - as_real_vector(problem.x).astype(float)).max(axis=0)
-    else:
-        lengths = lengths_of(problem, steps) * float(steps.eps) ** (1 / 4)
-        # Extrapolation with smaller steps means that f varies on that scale.
-        lengths = np.fmin(lengths, np.abs(points - as_real_vector(problem.x).astype(float)) / 16)
-    return lengths
+        if steps.lows.size:
+            table, _ = steps.tables(problem.x, problem.stride, 0, problem.coordinates)
+            return np.asarray(np.abs(table[0] - x).max(axis=0))
+        return np.asarray(np.abs(steps.central[:, 0]).max() * steps.factor * steps.lengths_at(x))
+    lengths = lengths_of(problem, steps) * float(steps.eps) ** (1 / 4)
+    # Extrapolation with smaller steps means that f varies on that scale.
+    return np.asarray(np.fmin(lengths, np.abs(points - x) / 16))

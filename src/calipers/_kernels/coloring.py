@@ -330,12 +330,16 @@ def decompress(indptr, indices, colors, differences, weight, data, start, stop, 
 
 
 def multiply(indptr, indices, data, u, product, magnitude):
-    """Add the product of a matrix and u to a vector, and its terms' magnitudes to another."""
+    """
+    Add the product of a matrix and u to a vector, and its terms' magnitudes to another.
+
+    Entries that are not finite count as 0.
+    """
     for j in range(np.uint64(u.size)):
         start, stop = span(indptr, j)
         for p in range(start, stop):
             i = np.uint64(indices[p])
-            term = data[p] * u[j]
+            term = data[p] * u[j] if np.isfinite(data[p]) else 0.0
             product[i] += term
             magnitude[i] += abs(term)
 
