@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._derivatives.adaptive import ExtrapolatedColumns
 from calipers._execution.run import Pace, run
 from calipers._execution.tasks import _read
 from tests.data.derivative_functions import (
@@ -341,6 +342,50 @@ def test_a_pace_that_was_measured_while_the_machine_was_busy_is_mended():
         parts.clear()
         run(Instant(), 100, pace=pace)
     assert parts == [100]
+
+
+@pytest.mark.parametrize(
+    ("count", "slow", "expected"),
+    [(40, False, [40]), (70, False, [30, 40]), (120, False, [40, 40, 40]), (40, True, None)],
+)
+def test_rows_that_take_as_long_as_one_are_a_task_of_a_thread(count, slow, expected):
+    parts = []
+
+    class Together:
+        problem = SimpleNamespace(
+            native=SimpleNamespace(parallel=False, threads=4, begin=lambda: None),
+            seconds=1.0,  # as f was compiled
+            x=np.zeros(1),
+            call=lambda x: time.sleep(0.02) if slow else x,
+        )
+        least_rows, calls = 40, 1
+
+        def results(self, count):
+            return (np.zeros(count),)
+
+        def __call__(self, start, outs):
+            parts.append(len(outs[0]))
+            outs[0][:] = start + np.arange(len(outs[0]))
+            time.sleep(2e-3)
+
+    with calipers.num_threads(4):
+        (found,) = run(Together(), count)
+    assert np.array_equal(found, np.arange(count))
+    if slow:
+        assert parts[0] == 1
+    else:
+        assert sorted(parts) == expected
+
+
+def test_few_adaptive_columns_of_a_compiled_function_are_computed_together(monkeypatch):
+    sizes, at = [], ExtrapolatedColumns.at
+    record = lambda self, columns, outs: (sizes.append(len(columns)), at(self, columns, outs))  # noqa: E731
+    monkeypatch.setattr(ExtrapolatedColumns, "at", record)
+    f = numba.njit(lambda x: x * x)
+    calipers.jacobian(f, np.ones(20))  # compiles
+    with calipers.num_threads(4):
+        calipers.differentiate(f, np.ones(20))
+    assert sizes == [20]
 
 
 # Exceptions of f.

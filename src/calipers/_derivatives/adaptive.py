@@ -423,6 +423,11 @@ class ExtrapolatedColumns:
     steps: Steps
     calls = CALLS_PER_COLUMN
 
+    @property
+    def least_rows(self) -> int:
+        """The number of rows that take about as long as one, as they are measured together."""
+        return max(1, min(_ENTRIES // max(1, self.problem.base.size), math.isqrt(_ENTRIES)))
+
     def results(self, count: int) -> Buffers:
         shape = count, self.problem.base.size
         return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
@@ -499,6 +504,10 @@ class ExtrapolatedValues:
     @property
     def problem(self) -> Problem:
         return self.columns.problem
+
+    @property
+    def least_rows(self) -> int:
+        return self.columns.least_rows
 
     def results(self, count: int) -> Buffers:
         base = self.problem.base

@@ -118,6 +118,7 @@ _TASKS_PER_WORKER = 4  # tasks of each worker, to balance the load
 _PACED_RUNS = 3  # timed runs before the pace is trusted
 _LONG_TASK_SECONDS = 2e-3  # least duration of a thread's task if it gets more than one
 _THREAD_START_SECONDS = 50e-6  # delay until another thread starts and its end is noticed
+_SERIAL_SECONDS = 10e-3  # of the calls of f in rows that are not split, at most
 _MEASURABLE_SECONDS = 50e-6  # shorter times are mostly the cost of a call
 
 _SHORTEST_TASK_SECONDS = 10e-3  # sending a task to another machine takes about 1e-3
@@ -272,13 +273,11 @@ def _missing_ranges(done: NDArray) -> str:
     return ", ".join(spans[:5]) + more
 
 
-def _seconds(work: Work) -> float:
-    """Estimate the seconds for a row from a call of f."""
+def _seconds(work: Work, longest: float = _SHORTEST_TASK_SECONDS) -> float:
+    """Estimate the seconds for a row from a call of f, which is repeated if it took `longest`."""
     problem = work.problem
     seconds = problem.seconds
-    if (
-        problem.native is not None and seconds > _SHORTEST_TASK_SECONDS
-    ):  # the first call may have compiled f
+    if problem.native is not None and seconds > longest:  # the first call may have compiled f
         began = time.perf_counter()
         problem.call(problem.x.copy())
         seconds = min(seconds, time.perf_counter() - began)
@@ -336,13 +335,23 @@ def _without_workers(work: Work, start: int, outs: Buffers, pace: Pace | None) -
         _by_threads(work, start, outs, native, pace or Pace())
 
 
+def _least_rows(work: Work) -> int:
+    """Return the number of rows that take about as long as one, unless f's calls take longer."""
+    rows: int = getattr(work, "least_rows", 1)
+    if rows == 1:
+        return 1
+    seconds = _seconds(work, _SERIAL_SECONDS / (rows * work.calls))
+    return max(1, min(rows, int(_SERIAL_SECONDS / max(seconds, 1e-9))))
+
+
 def _by_threads(work: Work, origin: int, outs: Buffers, native: NativeCode, pace: Pace) -> None:
     """
     Time a growing number of columns, then use threads if the rest takes long enough.
 
     Tasks of threads are timed, too, so that the next run corrects a disturbed measurement.
     """
-    count, done, size, estimate = len(outs[0]), 0, 1, pace.seconds
+    least = _least_rows(work)
+    count, done, size, estimate = len(outs[0]), 0, least, pace.seconds
     several = not native.parallel and get_num_threads() > 1
 
     def timed(first: int, last: int) -> float:
@@ -361,7 +370,7 @@ def _by_threads(work: Work, origin: int, outs: Buffers, native: NativeCode, pace
         if spent > _MEASURABLE_SECONDS or estimate * (count - done) < WORTH_SHARING_SECONDS:
             break
     left = count - done
-    worth = several and left > 1 and estimate * left >= WORTH_SHARING_SECONDS
+    worth = several and left > least and estimate * left >= WORTH_SHARING_SECONDS
     if not worth or (threads := native.threads) == 1:
         if left:
             timed(done, count)
@@ -370,7 +379,7 @@ def _by_threads(work: Work, origin: int, outs: Buffers, native: NativeCode, pace
     parts = min(max(1, int(estimate * left / (threads * _LONG_TASK_SECONDS))), _TASKS_PER_WORKER)
     # This thread starts before the others: if each has one task, this one gets a longer one.
     late = min(_THREAD_START_SECONDS / estimate, left / 2) if parts == 1 else 0.0
-    tasks = threads * parts
+    tasks = min(threads * parts, -(-left // least))
     step = math.ceil((left - late) / tasks)
     starts = [done, *range(done + max(1, left - (tasks - 1) * step), count, step), count]
 
