@@ -181,8 +181,10 @@ def at_points(f, x, origin, numbers, points, like, result, reached):
     coords = reals(x)
     assign(coords, origin)
     for k in range(points.size):
-        reached[0] = k
         c = numbers[k]
+        if k and c != numbers[k - 1]:  # before the number that f may have changed is restored
+            require_unchanged(coords, origin)
+        reached[0] = k
         coords[c] = points[k]
         evaluate(f, x, shaped(result[k], like))
         coords[c] = origin[c]
