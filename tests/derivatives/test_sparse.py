@@ -1,7 +1,10 @@
 """Jacobians with a pattern: entries, colors, checks of the pattern, and how often f is called."""
 
+import gc
 import sys
 import tracemalloc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numba
@@ -9,9 +12,10 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._derivatives import adaptive
+from calipers._derivatives import adaptive, colored_patterns
 from calipers._derivatives import sparse as sparse_differences
 from calipers._derivatives import sparsity as patterns
+from calipers._derivatives.coloring import color_columns
 from calipers._derivatives.options import Options
 from calipers._derivatives.solve import prepare
 from calipers._execution import run as runs
@@ -82,6 +86,7 @@ def batched_band(x):
     return band(x.T).T
 
 
+FACTOR = 2.0
 N = 30
 X = np.linspace(-1.5, 2, N)
 TRIDIAGONAL = sparse.diags_array(
@@ -96,6 +101,7 @@ FORMS = {
     "python out": (compiled_band_into.py_func, {"out_like": N}),
 }
 forms = pytest.mark.parametrize("form", FORMS)
+either_kind = pytest.mark.parametrize("make", [lambda f: f, numba.njit], ids=["python", "compiled"])
 either = pytest.mark.parametrize("f", [band, compiled_band], ids=["python", "compiled"])
 
 
@@ -690,6 +696,105 @@ def test_wide_gaps_between_groups_cost_nothing():
     d = calipers.differentiate(f, X, method="3-point", sparsity=(TRIDIAGONAL, groups))
     assert d.colors == 3
     assert len(seen) <= 2 + 6 + VERIFICATION
+
+
+# Patterns that were used before.
+
+
+@pytest.mark.parametrize("name", ["csc", "csr", "coo"])
+@either_kind
+def test_a_pattern_that_is_changed_in_place_is_another_one(name, make):
+    squares, mirrored = make(lambda x: x * x), make(lambda x: x[::-1] ** 2)
+    pattern = sparse.eye_array(N, format=name)
+    for _ in range(2):
+        found = calipers.jacobian(squares, X, sparsity=pattern)
+        assert_sparse(found, np.diag(2 * X), 1e-9)
+        with pytest.raises(ValueError, match="misses entries"):
+            calipers.jacobian(mirrored, X, sparsity=pattern)
+    rows = pattern.row if name == "coo" else pattern.indices
+    rows[:] = rows[::-1].copy()
+    found = calipers.jacobian(mirrored, X, sparsity=pattern)
+    assert_sparse(found, np.diag(2 * X)[::-1], 1e-9)
+    with pytest.raises(ValueError, match="misses entries"):
+        calipers.jacobian(squares, X, sparsity=pattern)
+
+
+def test_a_pattern_that_loses_an_entry_or_gets_a_row_is_another_one():
+    pattern = sparse.diags_array([1.0], offsets=[0], shape=(N, N))
+    assert pattern.format == "dia"
+    calipers.jacobian(np.sin, X, sparsity=pattern)
+    pattern.data[0, 3] = 0
+    with pytest.raises(ValueError, match=r"misses entries in 1 or more rows \(3\)"):
+        calipers.jacobian(np.sin, X, sparsity=pattern)
+    pattern = TRIDIAGONAL.copy()
+    calipers.jacobian(band, X, sparsity=pattern)
+    pattern.resize(N + 1, N)
+    with pytest.raises(ValueError, match=rf"sparsity has shape \({N + 1}, {N}\)"):
+        calipers.jacobian(band, X, sparsity=pattern)
+
+
+@either
+def test_a_result_has_its_own_indices(f):
+    pattern = TRIDIAGONAL.copy()
+    for _ in range(3):
+        found = calipers.jacobian(f, X, sparsity=pattern)
+        assert_sparse(found, band_jacobian(X), 1e-7, 3 * N - 2)
+        found.indices[:] = 0
+        found.indptr[:] = 0
+    assert_near(
+        calipers.jacobian_function(f, sparsity=pattern)(X).toarray(), band_jacobian(X), 1e-7
+    )
+    pattern.indices.flags.writeable = False
+    assert_near(calipers.jacobian(f, X, sparsity=pattern).toarray(), band_jacobian(X), 1e-7)
+
+
+def test_a_pattern_is_colored_again_only_if_f_is_much_slower(monkeypatch):
+    costs, colored = iter([1.0, 1.9, 5.0, 1.0, 9.9, 11.0]), []
+
+    def recorded(indptr, indices, shape, cost):
+        colored.append(cost)
+        return color_columns(indptr, indices, shape, cost)
+
+    monkeypatch.setattr(colored_patterns, "color_columns", recorded)
+    monkeypatch.setattr(sparse_differences, "_cost", lambda problem, steps: next(costs))
+    pattern = TRIDIAGONAL.copy()
+    for method in ("2-point", "3-point", "5-point"):
+        calipers.jacobian(band, X, method=method, sparsity=pattern)
+    calipers.jacobian_function(band, X, sparsity=pattern)
+    calipers.differentiate(band, X, sparsity=pattern)
+    calipers.jacobian(compiled_band, X, sparsity=pattern)
+    assert colored == [1.0, 5.0, 11.0]
+
+
+def test_what_is_kept_of_a_pattern_is_deleted_with_it():
+    pattern = TRIDIAGONAL.copy()
+    calipers.jacobian(band, X, sparsity=pattern)
+    number = id(pattern)
+    kept = weakref.ref(colored_patterns._colored[number].pattern)
+    del pattern
+    gc.collect()
+    assert kept() is None
+    assert number not in colored_patterns._colored
+
+
+def test_threads_share_a_pattern():
+    pattern = TRIDIAGONAL.copy()
+    points = [X * (1 + k / 64) for k in range(64)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda x: calipers.jacobian(band, x, sparsity=pattern), points))
+    for x, each in zip(points, found, strict=True):
+        assert_sparse(each, band_jacobian(x), 1e-7, 3 * N - 2)
+
+
+def test_a_function_that_is_compiled_again_has_another_jacobian(monkeypatch):
+    f = numba.njit(lambda x: FACTOR * x**2)
+    pattern = sparse.eye_array(N, format="csc")
+    for factor in (2.0, 10.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        f.recompile()
+        for _ in range(2):
+            found = calipers.jacobian(f, X, sparsity=pattern)
+            assert_near(found.toarray(), np.diag(2 * factor * X))
 
 
 # Patterns that are wrong.

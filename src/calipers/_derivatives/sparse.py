@@ -14,6 +14,7 @@ from .._execution.tasks import Buffers
 from .._kernels.differences import EXCLUDED, FIXED
 from ..interop import sparse_inputs as scipy_sparse
 from .adaptive import STATE, initial_states
+from .colored_patterns import colored_pattern
 from .coloring import Coloring, as_pattern, color_columns, color_groups, first_clash, star_coloring
 from .compressed import ColorDifferences, ExtrapolatedColors, SharedScratch
 from .fixed_step import require_steps
@@ -57,7 +58,7 @@ def prepare_sparse(
     """
     Detect or validate the sparsity pattern, and color it.
 
-    If `reused`, results share the pattern, which is then read-only.
+    If `reused`, results share the pattern, which is read-only.
     """
     if not problem.imaginary and (problem.mode != REAL or problem.dtype.kind == "c"):
         msg = "sparsity is for real x and real f: omit sparsity or holomorphic"
@@ -68,13 +69,14 @@ def prepare_sparse(
     if supplied:
         if isinstance(sparsity, tuple) and len(sparsity) == 2:
             sparsity, groups = sparsity
+        if groups is None and not symmetric:
+            pattern = colored_pattern(sparsity, shape, _cost(problem, steps))
+            return PreparedSparse(pattern, steps, options, reused, supplied, calls)
         indptr, indices = as_pattern(*scipy_sparse.pattern(sparsity, shape), shape)
         indptr, indices = indptr.copy(), indices.copy()
     else:
         real = problem.on_the_real_axis() if problem.imaginary else problem
         indptr, indices, calls = detect(real, options, symmetric)
-    if reused:
-        indptr.flags.writeable = indices.flags.writeable = False
     coloring: Coloring
     if symmetric:
         if groups is not None:
@@ -95,9 +97,8 @@ def prepare_sparse(
             raise ValueError(msg)
     else:
         coloring = color_columns(indptr, indices, shape, _cost(problem, steps))
-    return PreparedSparse(
-        Pattern(indptr, indices, shape, coloring), steps, options, reused, supplied, calls
-    )
+    pattern = Pattern(indptr, indices, shape, coloring)
+    return PreparedSparse(pattern, steps, options, reused, supplied, calls)
 
 
 def _cost(problem: Problem, steps: Steps) -> float:
@@ -167,7 +168,13 @@ class PreparedSparse:
             calls += self._verify(problem, unexpected, data, errors, points, status)
             self._check = False
         calls, self._calls = calls + self._calls, 0
-        value, error = (self._matrix(entries) for entries in (data, errors))
+        indptr, indices = self.pattern.indptr, self.pattern.indices
+        if not self._reused:
+            indptr, indices = indptr.copy(), indices.copy()
+        value, error = (
+            scipy_sparse.by_columns(entries, indices, indptr, self.pattern.shape)
+            for entries in (data, errors)
+        )
         seconds = work_clock() - started
         return SparseResults(value, error, points, status, calls + 1, count, seconds)
 
@@ -201,10 +208,6 @@ class PreparedSparse:
         real = problem.on_the_real_axis()
         steps = steps_of(real, replace(self.options, method="3-point", step=None))
         return verify(real, steps, self.pattern, unexpected, *results)
-
-    def _matrix(self, data: NDArray) -> Any:
-        p = self.pattern
-        return scipy_sparse.by_columns(data, p.indices, p.indptr, p.shape)
 
     def _scratch(self, problem: Problem) -> SharedScratch:
         """Return the table of steps at the problem's point, and scratch for differences."""

@@ -29,12 +29,20 @@ _MAX_POSSIBLE_ROWS = 4  # of those which may do so, or be noisy
 
 @dataclass(frozen=True)
 class Pattern:
-    """The pattern of nonzeros in CSC form, with its coloring."""
+    """The pattern of nonzeros in CSC form, with its coloring; its arrays become read-only."""
 
     indptr: NDArray
     indices: NDArray
     shape: tuple[int, int]
     coloring: Coloring
+
+    def __post_init__(self) -> None:
+        self.indptr.flags.writeable = self.indices.flags.writeable = False
+
+    @cached_property
+    def row_lengths(self) -> NDArray:
+        """The number of entries of each row."""
+        return np.bincount(self.indices, minlength=self.shape[0])
 
     def split(self, levels: NDArray) -> "Pattern":
         """Return the same pattern with each color split by the levels of its columns."""
@@ -193,7 +201,7 @@ def verify(
     Return how often f was called.
     """
     m, n = pattern.shape
-    length = np.bincount(pattern.indices, minlength=m)
+    length = pattern.row_lengths
     if np.all(length == n):
         return 0
     random = np.random.default_rng(0)
@@ -211,8 +219,8 @@ def verify(
     with np.errstate(all="ignore"):
         above, below, displacement = _displaced_values(problem, steps, shift, central)
         predicted, scale = product(pattern.indptr, pattern.indices, data, displacement, m)
-        found = above, below, base, length, predicted, scale
-        if not (unexpected.rows.any() or _any_differs(*found, steps.eps)):
+        values = above, below, base, length, predicted, scale
+        if not (unexpected.rows.any() or _any_differs(*values, steps.eps)):
             return calls
         change = above - below
         above_half, below_half, _ = _displaced_values(problem, steps, shift / 2, central)
@@ -347,7 +355,7 @@ def _depending_on_other_columns(
 def _rounding(problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray) -> NDArray:
     """Return the rounding error of each row; the largest for all if f rounds its rows together."""
     m, n = pattern.shape
-    usual = np.median(np.bincount(pattern.indices, minlength=m))
+    usual = np.median(pattern.row_lengths)
     some = np.random.default_rng(1).random(n) < 1 / (1 + usual)  # a third of the rows have none
     columns = np.repeat(np.arange(n), np.diff(pattern.indptr))
     free = np.bincount(pattern.indices, some[columns], m) == 0

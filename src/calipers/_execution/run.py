@@ -118,7 +118,6 @@ _TASKS_PER_WORKER = 4  # tasks of each worker, to balance the load
 _PACED_RUNS = 3  # timed runs before the pace is trusted
 _LONG_TASK_SECONDS = 2e-3  # least duration of a thread's task if it gets more than one
 _THREAD_START_SECONDS = 50e-6  # delay until another thread starts and its end is noticed
-_SERIAL_SECONDS = 10e-3  # of the calls of f in rows that are not split, at most
 _MEASURABLE_SECONDS = 50e-6  # shorter times are mostly the cost of a call
 
 _SHORTEST_TASK_SECONDS = 10e-3  # sending a task to another machine takes about 1e-3
@@ -340,8 +339,8 @@ def _least_rows(work: Work) -> int:
     rows: int = getattr(work, "least_rows", 1)
     if rows == 1:
         return 1
-    seconds = _seconds(work, _SERIAL_SECONDS / (rows * work.calls))
-    return max(1, min(rows, int(_SERIAL_SECONDS / max(seconds, 1e-9))))
+    seconds = _seconds(work, _SHORTEST_TASK_SECONDS / (rows * work.calls))
+    return max(1, min(rows, int(_SHORTEST_TASK_SECONDS / max(seconds, 1e-9))))
 
 
 def _by_threads(work: Work, origin: int, outs: Buffers, native: NativeCode, pace: Pace) -> None:

@@ -50,6 +50,22 @@ def pattern(sparsity: Any, shape: tuple[int, int]) -> tuple[NDArray, NDArray]:
     return matrix.indptr, matrix.indices
 
 
+# Attributes that determine the pattern of a matrix, by its format.
+_PATTERN_ARRAYS = {
+    "csc": ("indptr", "indices"),
+    "csr": ("indptr", "indices"),
+    "coo": ("row", "col"),
+    "dia": ("offsets", "data"),
+}
+
+
+def pattern_arrays(matrix: Any) -> tuple[NDArray, ...]:
+    """Return two arrays that determine a pattern with its shape, or none for other types."""
+    if not _sparse("sparsity=").issparse(matrix):
+        return ()
+    return tuple(getattr(matrix, name) for name in _PATTERN_ARRAYS.get(matrix.format, ()))
+
+
 def by_columns(data: NDArray, indices: NDArray, indptr: NDArray, shape: tuple[int, int]) -> Any:
     """Return a csc_array of valid, sorted arrays, without checks."""
     if data.dtype.char == "e":  # SciPy has no float16 matrices
