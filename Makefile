@@ -10,7 +10,7 @@ INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 # compile what it imports, for 0.3 s and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-weekly test-lowest style pytest lint types types-of-windows bench results compare docs gpu release-check clean
+.PHONY: demo test test-all test-weekly installed-for-all test-lowest style pytest lint types types-of-windows bench results compare docs gpu release-check clean
 
 # An environment without pip, which venv leaves where ensurepip is missing, would be taken for whole.
 .venv/pyvenv.cfg:
@@ -43,6 +43,11 @@ ALL_EXTRAS = torch,jax,sparse,plot,cuda,dask,mpi,zarr,h5py,cli,tables,libraries
 AND_SLOW = -m 'not exhaustive'
 test-all:
 	$(MAKE) --no-print-directory test EXTRAS=$(ALL_EXTRAS) MARKS="$(AND_SLOW)" TYPES="types types-of-windows"
+
+# What test-all, docs and release-check need, by one installation: they can run at a time after it.
+installed-for-all:
+	$(MAKE) --no-print-directory .venv/.installed-test,bench,$(ALL_EXTRAS),docs,release
+	touch .venv/.installed-test,bench,$(ALL_EXTRAS) .venv/.installed-docs .venv/.installed-release,test
 
 # What takes too long for each change: the test data, the other seeds, whole suites of other libraries.
 test-weekly:
