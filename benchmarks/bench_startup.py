@@ -13,8 +13,35 @@ NO_CACHE = "import os; os.environ['CALIPERS_CACHE'] = '0'; " + NUMBA_LOADED
 # Numba loads the rest of its compiler ahead of the clock, at a first compilation.
 COMPILER_LOADED = NO_CACHE + "; import calipers; numba.njit(lambda x: x)(1.0)"
 TRIVIAL_COMPILATION = "numba.njit(lambda x: x + 1)(1.0)"
-FIRST_GRADCHECK = "calipers.gradcheck(numpy.sin, a[:3], vjp=lambda x, w: w * numpy.cos(x))"
-FIRST_DIFFERENTIATE = "calipers.differentiate(numpy.sin, a[:3])"
+_DATA = """
+b = a.copy()
+b[3] += 0.1
+def f(x): return x * x
+g = numba.njit(f)
+g(a)
+"""
+_FAILS = """
+try: calipers.assert_close({a}, {b})
+except AssertionError as error: str(error)
+"""
+_FAILS_IN_FLOAT32 = _FAILS.format(a="a.astype('f4')", b="b.astype('f4')")
+# First calls of a process without a cache: what comes before the clock, and what is measured.
+FIRST_CALLS = {
+    "allclose": (_DATA, FIRST_CALL),
+    "assert_close that fails": (_DATA, _FAILS.format(a="a", b="b")),
+    "assert_close that fails, of a further dtype": (
+        _DATA + _FAILS.format(a="a", b="b"),
+        _FAILS_IN_FLOAT32,
+    ),
+    "jacobian of a Python f": (_DATA, "calipers.jacobian(f, a)"),
+    "jacobian of an @njit f": (_DATA, "calipers.jacobian(g, a)"),
+    "diagnose": (_DATA, "calipers.diagnose(f, lambda x: x**2, a)"),
+    "gradcheck": (
+        _DATA,
+        "calipers.gradcheck(numpy.sin, a, vjp=lambda x, w: w * numpy.cos(x))",
+    ),
+    "differentiate": (_DATA, "calipers.differentiate(numpy.sin, a)"),
+}
 
 
 class Startup:
@@ -39,8 +66,10 @@ class Startup:
     def timeraw_trivial_compilation(self):
         return TRIVIAL_COMPILATION, COMPILER_LOADED
 
-    def timeraw_first_gradcheck_without_cache(self):
-        return FIRST_GRADCHECK, COMPILER_LOADED
 
-    def timeraw_first_differentiate_without_cache(self):
-        return FIRST_DIFFERENTIATE, COMPILER_LOADED
+class FirstCalls:
+    params = tuple(FIRST_CALLS)
+
+    def timeraw_without_cache(self, name):
+        before, code = FIRST_CALLS[name]
+        return code, COMPILER_LOADED + before

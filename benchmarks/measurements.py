@@ -22,8 +22,7 @@ from . import (
 from .bench_startup import (
     COMPILER_LOADED,
     FIRST_CALL,
-    FIRST_DIFFERENTIATE,
-    FIRST_GRADCHECK,
+    FIRST_CALLS,
     NO_CACHE,
     NO_SCIPY,
     NUMBA_LOADED,
@@ -95,20 +94,22 @@ def startup() -> Iterator[Measurement]:
         ("", "import calipers"),
         ("", "import numpy"),
         (COMPILER_LOADED, TRIVIAL_COMPILATION),
-        (COMPILER_LOADED, FIRST_GRADCHECK),
-        (COMPILER_LOADED, FIRST_DIFFERENTIATE),
+        *((COMPILER_LOADED + before, code) for before, code in FIRST_CALLS.values()),
     ]
     samples = [[_seconds_in_fresh_process(*code) for code in codes] for _ in range(7)]
     medians = list(map(median, zip(*samples, strict=True)))
-    warm, cold, alone, own_import, numpy_import, trivial, check, derivative = medians
+    warm, cold, alone, own_import, numpy_import, trivial, *first_calls = medians
     name = "first allclose after import numba"
     yield Measurement(f"{name}, filled cache", warm, "s")
     yield Measurement(f"{name}, empty cache", cold, "s")
     yield Measurement(f"{name}, empty cache, without SciPy", alone, "s")
     yield Measurement("import calipers", own_import / numpy_import, "of import numpy")
-    unit = "of the time to compile x + 1"
-    yield Measurement("first gradcheck, 3 numbers, empty cache", check / trivial, unit)
-    yield Measurement("first differentiate, 3 numbers, empty cache", derivative / trivial, unit)
+    for name, seconds in zip(FIRST_CALLS, first_calls, strict=True):
+        yield Measurement(
+            f"first {name}, 10 numbers, empty cache",
+            seconds / trivial,
+            "of the time to compile x + 1",
+        )
 
 
 def _seconds_in_fresh_process(setup: str, code: str) -> float:

@@ -2,6 +2,11 @@
 
 import pytest
 
+from calipers._core import jit
+
+# Tests are of the kernels. What serves calls that compilation would take longer than has its own.
+jit.WORK_TO_COMPILE = 0
+
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseu
 PAGE = Path(__file__).parents[2] / "docs" / "compile_cache.md"
 
 # Two kernels, each asked for by four threads at once; a thread that is left would be seen.
-CALLS = """
+KERNELS_ONLY = "import calipers._core.jit; calipers._core.jit.WORK_TO_COMPILE = 0\n"
+CALLS = f"""{KERNELS_ONLY}
 import threading
 import numpy as np, calipers
 
@@ -38,7 +39,7 @@ for thread in threads:
 assert threading.active_count() == 1, threading.enumerate()
 """
 PATIENT = "import calipers._core.jit\ncalipers._core.jit._ANNOUNCE_AFTER_SECONDS = 100.0\n"
-AT_EXIT = """
+AT_EXIT = f"""{KERNELS_ONLY}
 import atexit
 import numpy as np, calipers
 

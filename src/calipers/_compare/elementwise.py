@@ -276,7 +276,7 @@ class PairKernel:
         scan(call, arrays, self._dtypes, order="C")
 
     def _kernel(self, kernels: Any) -> Any:
-        return kernels[kernel_key(self._dtypes)]
+        return kernels.for_work(kernel_key(self._dtypes), prod(self._shape))
 
     def _mask(self) -> BlockCall:
         equal_nan = self._equal_nan

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import hashlib
 import io
+import math
 import os
 import pickle
 import re
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ _first_use = sys.modules["calipers"]._first_use
 _this_thread = threading.local()  # `seconds` that kernels took it, and whether it `compiles`
 # Seconds of compilation after which a message is written to a terminal.
 _ANNOUNCE_AFTER_SECONDS = 0.5
+# Elements that NumPy takes about as long for as a kernel takes to compile, and those that a call
+# counts for at least.
+WORK_TO_COMPILE = 1 << 23
+_LEAST_WORK = 1 << 11
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 # Numba's settings that affect machine code, but are not part of the names of its cache files.
 SETTINGS = [
@@ -56,13 +61,23 @@ class Kernels(dict[Any, Callable[..., Any]]):
     An entry point must be called with exactly the types of its signature, which it does not check:
     dtype, number of dimensions and contiguity. A call takes half as long as a dispatcher's, and
     accepts read-only arrays.
+
+    `by_numpy` is a function of the same parameters and results. It serves calls for which
+    compilation would take longer, and may return NotImplemented.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        signature: Callable[[Any], Any],
+        by_numpy: Callable[..., Any] | None = None,
+    ) -> None:
         super().__init__()
         self._function = function
         self._signature = signature
+        self._by_numpy = by_numpy
         self._compiled: dict[Any, Any] = {}
+        self._work: dict[Any, float] = {}  # elements that were left to NumPy, by key
 
     def __missing__(self, key: Any) -> Callable[..., Any]:
         require_no_compilation()
@@ -73,6 +88,28 @@ class Kernels(dict[Any, Callable[..., Any]]):
                 )
                 self[key] = compiled.entry_point
             return self[key]
+
+    def for_work(self, key: Any, elements: int) -> Callable[..., Any]:
+        """Return the entry point, or NumPy's version until compilation pays."""
+        return self[key] if self.pays(key, elements) else partial(self._call_numpy, key)
+
+    def pays(self, key: Any, elements: int) -> bool:
+        """
+        Return True if the work on so many elements, and that before, is worth the compilation.
+
+        Whoever calls often waits for the compilation and for as much work without it, at most.
+        """
+        if key in self:
+            return True
+        if key not in self._work:
+            self._work[key] = math.inf if self.is_cached(key) else 0.0
+        self._work[key] += max(elements, _LEAST_WORK)
+        return self._work[key] > WORK_TO_COMPILE
+
+    def _call_numpy(self, key: Any, *arguments: Any) -> Any:
+        assert self._by_numpy is not None
+        result = self._by_numpy(*arguments)
+        return self[key](*arguments) if result is NotImplemented else result
 
     def address(self, key: Any) -> int:
         """Return the address of the machine code, for other kernels that call it."""

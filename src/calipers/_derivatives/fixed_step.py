@@ -15,7 +15,7 @@ from .._execution.tasks import Buffers
 from .._kernels.differences import COLUMNS, EXCLUDED, FIXED, IMAGINARY_COLUMNS, LOST
 from .compiled import Native
 from .function import Problem
-from .steps import Steps
+from .steps import ELEMENTS_PER_COORDINATE, Steps
 
 # Beginnings of error messages that f does not raise itself.
 _MESSAGES_ABOUT_F = "f changes its argument", "f returned"
@@ -250,6 +250,13 @@ def require_steps(problem: Problem, start: int, status: NDArray) -> None:
     lost = status.tobytes().find(LOST)  # statuses are bytes
     if lost >= 0:
         raise lost_step(problem, start + lost)
+
+
+def kernel_pays(problem: Problem) -> bool:
+    """Return True if the kernel for a compiled f, if it is one, is worth its compilation."""
+    kernels = IMAGINARY_COLUMNS if problem.imaginary else COLUMNS
+    work = problem.coordinates * ELEMENTS_PER_COORDINATE
+    return problem.native is None or problem.native.pays(kernels, work)
 
 
 class ColumnScratch:

@@ -52,7 +52,8 @@ def require_method(method: Any) -> None:
 
 NATURAL_LENGTH = -1.0  # an adaptive length that is |x|, rounded down to a power of two
 _NONE = np.empty(0)
-_FEW_COORDINATES = 8  # coordinates that are tabulated without a kernel
+# Elements that NumPy compares while Python handles a coordinate without a kernel; see `Kernels.pays`.
+ELEMENTS_PER_COORDINATE = 64
 _TASK_COORDINATES = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
 _SMALL_X = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
 _COMPLEX_STEP_FACTOR = 1e-20  # far below any length scale, far above the smallest number
@@ -126,10 +127,9 @@ class Steps:
         """Fill the table and status of coordinates from `start`."""
         coords = as_real_vector(x)
         count = len(status)
-        # Few coordinates take less time than compilation, and some dtypes have no kernel.
-        # In float32 the kernel rounds otherwise.
-        compiled = coords.dtype.char == "f" or (
-            coords.dtype.char == "d" and count > _FEW_COORDINATES
+        # Some dtypes have no kernel.
+        compiled = coords.dtype.char in "fd" and TABULATE.pays(
+            coords.dtype, count * ELEMENTS_PER_COORDINATE
         )
         call = TABULATE[coords.dtype] if compiled else tabulate
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba.core import types
 
 from .._core.jit import Kernels
-from . import jitable, jitable_as
+from . import jitable, jitable_as, numpy_versions
 from .function_calls import borrowed
 from .scalar.closeness import (
     HUGE,
@@ -278,14 +278,22 @@ _VERDICTS = vector(types.boolean, readonly=False)
 _EACH = vector(types.float64)
 _ROWS = (types.int64, types.int64, _VERDICTS)
 
-FIRST_MISMATCH = Kernels(first_mismatch, lambda key: (*pair_of_vectors(key), *_TOLERANCES))
+FIRST_MISMATCH = Kernels(
+    first_mismatch,
+    lambda key: (*pair_of_vectors(key), *_TOLERANCES),
+    by_numpy=numpy_versions.first_mismatch,
+)
 MISMATCHED_ROWS = Kernels(
     mismatched_rows, lambda key: (*pair_of_vectors(key), *_TOLERANCES, *_ROWS)
 )
 MISMATCHED_COLUMNS = Kernels(
     mismatched_columns, lambda key: (*pair_of_vectors(key), *_TOLERANCES, *_ROWS)
 )
-MASK = Kernels(mask, lambda key: (*pair_of_vectors(key), *_TOLERANCES, _VERDICTS))
+MASK = Kernels(
+    mask,
+    lambda key: (*pair_of_vectors(key), *_TOLERANCES, _VERDICTS),
+    by_numpy=numpy_versions.mask,
+)
 MASK_EACH = Kernels(
     mask_each, lambda key: (*pair_of_vectors(key), _EACH, _EACH, types.boolean, _VERDICTS)
 )

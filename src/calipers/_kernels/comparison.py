@@ -13,7 +13,7 @@ import numpy as np
 from numba.core import types
 
 from .._core.jit import Kernels
-from . import jitable
+from . import jitable, numpy_versions
 from .accumulators import LANES, RECORD, add_lanes, add_squares, note_mismatches, summand
 from .function_calls import borrowed
 from .scalar.closeness import finite, is_nan
@@ -434,4 +434,4 @@ def _tally_signature(key: tuple[np.dtype[Any], np.dtype[Any]]) -> tuple[Any, ...
     return (*pair, *_RULE, *_STATE, _COUNTS, scratch)
 
 
-TALLIES = Kernels(tally, _tally_signature)
+TALLIES = Kernels(tally, _tally_signature, by_numpy=numpy_versions.tally)

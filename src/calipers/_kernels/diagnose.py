@@ -48,6 +48,18 @@ def perturb(x, delta, seed, out):
             perturbed[j] = np.float64(block[j]) * (1.0 + (-e if negative else e))
 
 
+def perturb_by_numpy(x, delta, seed, out):
+    """Do the same by NumPy, to the last bit."""
+    first = np.arange(0, x.size, _WORD, dtype=np.uint64)[:, None]
+    with np.errstate(all="ignore"):
+        signs = scrambled(seed, first)
+        turns = (signs >> np.uint64(12)).astype(float) * 2.0**-52 + _TURNS
+        e = delta * _UNIT * (_LEAST + np.where(turns >= 1.0, turns - 1.0, turns))
+        negative = (signs >> np.arange(_WORD, dtype=np.uint64)) & np.uint64(1)
+        factors = 1.0 + np.where(negative, -e, e)
+        out[:] = x.astype(float) * factors.reshape(-1)[: x.size]
+
+
 def add_squares(d, scale, sums):
     """Add the squares of a vector's finite elements times `scale` to sums."""
     for i in range(d.size):
@@ -125,6 +137,7 @@ PERTURB = Kernels(
         types.uint64,
         vector(numba.from_dtype(key[1]), readonly=False),
     ),
+    by_numpy=perturb_by_numpy,
 )
 ADD_SQUARES = Kernels(add_squares, lambda _: (_DOUBLES, types.float64, _STORED))
 SUMMARIZE_ERRORS = Kernels(summarize_errors, lambda _: (_DOUBLES, _DOUBLES, _STORED))

@@ -18,6 +18,8 @@ from . import jitable
 from .function_calls import assign, borrowed, evaluate, reals, shaped
 from .scalar.formats import vector
 
+_ONE = np.float64(1.0)  # a factor that widens binary32, in compiled code and in Python alike
+
 # Statuses of a column, in order of severity.
 NAMES_OF_STATUS = (
     "FIXED",
@@ -135,7 +137,7 @@ def tabulate(
         if lows.size == 0:  # as below, without branches
             up, down, weight = central[p, 0], central[p, 1], central[p, 2]
             for k in range(fates.size):
-                x = coords[stride * (start + k)]
+                x = _ONE * coords[stride * (start + k)]
                 length = factor * entry(lengths, start + k, max(1.0, abs(x)))
                 h = _step(cell, x, length)
                 tops[k] = rounded(cell, x + up * h)
@@ -145,7 +147,7 @@ def tabulate(
                 fates[k] = _fate(length, h, h)
             continue
         for k in range(fates.size):
-            x = coords[stride * (start + k)]
+            x = _ONE * coords[stride * (start + k)]
             length = factor * entry(lengths, start + k, max(1.0, abs(x)))
             low, high = entry(lows, start + k, -math.inf), entry(highs, start + k, math.inf)
             realised = _step(cell, x, length)
