@@ -15,6 +15,7 @@ from numba.core import config
 
 import calipers
 from calipers._core.jit import SETTINGS, settings
+from tests.core import KERNELS_ONLY
 
 PACKAGE = Path(calipers.__file__).parent
 
@@ -257,7 +258,7 @@ def test_an_edited_rule_takes_effect_in_the_next_process(tmp_path, file, rule, e
     copy = tmp_path / "lib" / "calipers"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     environment = {"PYTHONPATH": copy.parent, "NUMBA_CACHE_DIR": tmp_path / "cache"}
-    ask = "import calipers; print(calipers.allclose([1.0], [2.0]))"
+    ask = KERNELS_ONLY + "import calipers; print(calipers.allclose([1.0], [2.0]))"
     assert run_python(ask, **environment) == "False\n"
     source = copy / "_kernels" / "scalar" / file
     text = source.read_text()
@@ -332,7 +333,7 @@ for dtype in ("f4", "f8", "i8"):
 @pytest.mark.slow
 def test_a_plain_processor_is_enough(tmp_path):
     """LLVM aborts the process where a conversion needs an instruction that a target lacks."""
-    code = """
+    code = f"""{KERNELS_ONLY}
 import ml_dtypes, numpy as np, calipers
 for name in ("f2", "u2", "c8", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2):
     x = np.arange(100).astype(name)
@@ -344,7 +345,8 @@ assert calipers.compare(np.ones(3, "f4"), np.ones(3, "f4"))
 
 
 def test_building_leaves_the_garbage_collector_as_it_was():
-    code = """
+    code = f"""
+{KERNELS_ONLY}
 import gc
 import numpy as np
 import calipers

@@ -9,10 +9,13 @@ from types import SimpleNamespace
 
 import numba
 import pytest
+from numba.core import types
 
 import calipers
+from calipers._core import jit
 from calipers._core.jit import Compilations, cache_folder, no_cache
 from calipers._kernels.closeness import first_mismatch
+from tests.core import KERNELS_ONLY
 from tests.data.terminal import on_a_terminal
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
@@ -20,7 +23,6 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseu
 PAGE = Path(__file__).parents[2] / "docs" / "compile_cache.md"
 
 # Two kernels, each asked for by four threads at once; a thread that is left would be seen.
-KERNELS_ONLY = "import calipers._core.jit; calipers._core.jit.WORK_TO_COMPILE = 0\n"
 CALLS = f"""{KERNELS_ONLY}
 import threading
 import numpy as np, calipers
@@ -115,6 +117,58 @@ def test_the_command_has_lines_in_place_of_the_message(tmp_path):
     assert out.splitlines()[0].startswith("isclose                float64  ")
     assert out.splitlines()[0].endswith(" s")
     assert "compiled   3 kernels in " in out
+
+
+FIRST_CALLS = """
+import numba, numpy as np, calipers
+from calipers._core.jit import compilations
+
+a = np.linspace(1.0, 2.0, 500)
+f = numba.njit(lambda x: x * x)
+for dtype in ("f8", "f4", "f2", "i8", "u1", "c16"):
+    x = a.astype(dtype)
+    y = x.copy()
+    y[3] += 2
+    assert calipers.allclose(x, x) and not calipers.isclose(x, y)[3]
+    assert calipers.compare(x, y).mismatches == 1
+assert np.allclose(np.diag(calipers.jacobian(f.py_func, a)), 2 * a)
+assert np.allclose(np.diag(calipers.jacobian(f, a)), 2 * a)
+assert calipers.diagnose(f, lambda x: x**2, a)
+assert compilations.kernels == 0
+"""
+
+
+def test_first_calls_of_few_elements_compile_nothing(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", FIRST_CALLS], env=environment, check=True)
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """Kernels that return -x, or by NumPy x, which is not implemented for negative x."""
+    monkeypatch.setattr(jit, "WORK_TO_COMPILE", 10_000)
+    monkeypatch.setattr(jit.Kernels, "is_cached", lambda self, key: False)
+    return jit.Kernels(
+        lambda x: -x, lambda key: (key,), by_numpy=lambda x: x if x >= 0 else NotImplemented
+    )
+
+
+def test_a_kernel_is_compiled_once_its_work_pays(kernels):
+    calls = [kernels.for_work(types.float64, 2000)(1.0) for _ in range(6)]
+    assert calls == [1.0, 1.0, 1.0, 1.0, -1.0, -1.0]  # a call counts for 2048 elements at least
+    assert kernels.for_work(types.float32, 9000)(1.0) == 1.0  # another dtype
+    assert kernels.for_work(types.float32, 2000)(1.0) == -1.0
+    assert kernels.for_work(types.int64, 10_001)(1) == -1
+
+
+def test_a_kernel_decides_what_numpy_does_not(kernels):
+    assert kernels.for_work(types.float64, 1)(-1.0) == 1.0
+    assert types.float64 in kernels
+
+
+def test_a_kernel_in_the_cache_is_loaded(kernels, monkeypatch):
+    monkeypatch.setattr(jit.Kernels, "is_cached", lambda self, key: True)
+    assert kernels.for_work(types.float64, 1)(1.0) == -1.0
 
 
 def test_calls_that_read_the_cache_start_no_thread():

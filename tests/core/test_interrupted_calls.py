@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.core import KERNELS_ONLY
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and forks")
 
 
@@ -103,7 +105,7 @@ def call():
 def test_calls_within_a_compilation_are_refused(whose):
     """Numba's compiler aborts the process if it is entered again."""
     lines = printed(
-        f"""{CALL}
+        f"""{KERNELS_ONLY}{CALL}
 import numba
 from numba.core import event
 class Interrupt(event.Listener):
@@ -165,9 +167,11 @@ if not {first}:
     assert lines == ["True True", "True", "[[2.0, 0.0], [0.0, 2.0]]"] * (2 - first)
 
 
-@pytest.mark.parametrize("delay", [0.01, 0.05, 0.3])
-def test_a_fork_during_first_use_leaves_the_child_whole(delay):
-    code = f"""
+@pytest.mark.parametrize(
+    ("delay", "before"), [(0.01, ""), (0.05, ""), (0.05, KERNELS_ONLY), (0.3, KERNELS_ONLY)]
+)
+def test_a_fork_during_first_use_leaves_the_child_whole(delay, before):
+    code = f"""{before}
 import os, threading, time
 import numpy as np
 import calipers

@@ -15,6 +15,7 @@ import pytest
 
 import calipers
 from calipers._core.threads import as_task, first_result
+from tests.core import KERNELS_ONLY
 
 LARGE = 3_000_000  # a pair of float64 is 48 MB: well above what one thread does alone
 
@@ -359,7 +360,7 @@ def test_a_fork_while_helpers_work():
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_while_another_thread_builds(tmp_path):
-    done = run_python(ANSWER + CHILD + BUILDING, NUMBA_CACHE_DIR=str(tmp_path))
+    done = run_python(ANSWER + CHILD + KERNELS_ONLY + BUILDING, NUMBA_CACHE_DIR=str(tmp_path))
     assert done.stdout == "0 True True\n" * 2, done.stderr
 
 

@@ -102,7 +102,9 @@ class Kernels(dict[Any, Callable[..., Any]]):
         if key in self:
             return True
         if key not in self._work:
-            self._work[key] = math.inf if self.is_cached(key) else 0.0
+            require_no_compilation()
+            with _first_use:  # it imports
+                self._work[key] = math.inf if self.is_cached(key) else 0.0
         self._work[key] += max(elements, _LEAST_WORK)
         return self._work[key] > WORK_TO_COMPILE
 
