@@ -20,6 +20,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from .._core.arguments import is_weak, warn
 from .._core.arrays import (
     ArrayPair,
+    as_numbers,
     as_pair,
     as_tolerance,
     broadcast_arrays,
@@ -54,6 +55,7 @@ _MAX_COPIED_BYTES = 1 << 17
 _FAST_OPTIONS = frozenset({"rtol", "atol", "equal_nan", "check_dtype", "check_shape"})
 # The dtypes of the scalar types that `fast_agree` supports.
 _FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
+_PYTHON_NUMBERS = frozenset({float, int})
 _ARRAYS_AND_NUMBERS = IN_MEMORY_TYPES - {list, tuple}
 
 
@@ -90,27 +92,27 @@ def _fast_call(
     return kernel, a.ravel(order), b.ravel(order)
 
 
-def _as_floats(x: Any) -> Any:
-    """Convert a short list of Python floats to an array; return other lists unchanged."""
-    short = len(x) <= _MAX_COPIED_BYTES // FLOAT64.itemsize
-    return np.array(x) if short and set(map(type, x)) == {float} else x
+def _as_array(x: Any) -> Any:
+    """Convert a short list of Python numbers to an array; return other lists unchanged."""
+    short = 0 < len(x) <= _MAX_COPIED_BYTES // FLOAT64.itemsize
+    return np.array(x) if short and _PYTHON_NUMBERS.issuperset(map(type, x)) else x
 
 
 def as_alike_arrays(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
-    """Convert small arrays, lists of floats or a number to arrays of one dtype and shape.
+    """Convert small arrays, lists of numbers or a number to arrays of one dtype and shape.
 
     Python numbers take the dtype of the array (NEP 50). Return None for other types, for dtypes
     without kernels, and for large arrays, which are converted block by block instead.
     """
     if type(a) in (list, tuple):
-        a = _as_floats(a)
+        a = _as_array(a)
     if type(b) in (list, tuple):
-        b = _as_floats(b)
+        b = _as_array(b)
     if not _ARRAYS_AND_NUMBERS.issuperset((type(a), type(b))):
         return None
     if is_weak(a) or is_weak(b):
         if is_weak(a) and is_weak(b):
-            return None
+            a, b = as_numbers(a, b)
         a = strengthen(a, b.dtype) if is_weak(a) else a
         b = strengthen(b, a.dtype) if is_weak(b) else b
     dtypes = working_dtypes(a.dtype, b.dtype)

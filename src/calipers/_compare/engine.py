@@ -149,15 +149,15 @@ def _compare_leaf(leaf: Leaf, options: CheckedOptions) -> Comparison:
     if not has_kernels and ticks is None and not any(map(has_distances, pair[:2])):
         rule = replace(rule, rtol=0.0, atol=0.0)
     unit = pair.unit if ticks is None else np.datetime_data(ticks)[0]
-    report = _report_without_elements(leaf, pair.a, pair.b, rule, problems, unit)
+    report = partial(_report, leaf, pair.a, pair.b, rule, problems, unit)
     try:
         if options.check_shape and pair.a.shape != pair.b.shape:
             raise ValueError
         pair = backend.broadcast(pair)
     except ValueError:
         if pair.a.size > 1 and pair.a.size == pair.b.size:
-            return replace(report, arrangement=_arrangement(backend, pair, rule))
-        return report
+            return report(arrangement=_arrangement(backend, pair, rule))
+        return report()
     try:
         tally, differences = _measured(backend, pair, rule)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
@@ -167,13 +167,12 @@ def _compare_leaf(leaf: Leaf, options: CheckedOptions) -> Comparison:
         if undecided is None:
             raise
         raise undecided from error
-    return replace(
-        report,
+    return report(
         tally=tally,
         differences=differences,
         arrangement=_arrangement(backend, pair, rule) if tally["mismatches"] > 1 else None,
         arrays=(pair.a, pair.b),
-        notes=report.notes if has_kernels else (*report.notes, *_notes_on_objects(differences)),
+        notes=[] if has_kernels else _notes_on_objects(differences),
     )
 
 
@@ -223,19 +222,36 @@ def _is_counted(x: NDArray) -> bool:
     return type(x) is np.ndarray and kernel_dtype(x.dtype) is not None
 
 
-def _report_without_elements(
-    leaf: Leaf, a: Any, b: Any, rule: Criteria, problems: list[str], unit: Unit | str | None = None
+def _report(
+    leaf: Leaf,
+    a: Any,
+    b: Any,
+    rule: Criteria,
+    problems: list[str],
+    unit: Unit | str | None = None,
+    notes: Sequence[str] = (),
+    **elements: Any,
 ) -> Comparison:
-    """Return a report of shapes, dtypes and labels, without the elements."""
+    """Return a report of shapes, dtypes and labels, and of elements by the fields passed."""
     suffix = f"[{unit}]" if unit is not None and str(unit) else ""  # as in timedelta64[s]
     texts = [
         _name_of(value_dtype(x.dtype)) + (suffix if x.dtype.kind not in "mM" else "")
         for x in (a, b)
     ]
     labelled = leaf.actual is not a and leaf.expected is not b  # an array of NumPy has no labels
-    notes = (_LABELS,) if labelled and labels_differ(leaf.actual, leaf.expected) else ()
-    shapes = a.shape, b.shape
-    return Comparison(leaf.path, *shapes, texts[0], texts[1], rule, tuple(problems), notes=notes)
+    if labelled and labels_differ(leaf.actual, leaf.expected):
+        notes = (_LABELS, *notes)
+    return Comparison(
+        leaf.path,
+        a.shape,
+        b.shape,
+        texts[0],
+        texts[1],
+        rule,
+        tuple(problems),
+        notes=tuple(notes),
+        **elements,
+    )
 
 
 @cache
@@ -252,7 +268,9 @@ def _measured(
     if not positions:
         return tally, {}
     named = backend.elements(pair, positions)
-    tallies = tally_each(named, rule)
+    # The extremes of all pairs are the measures of one, if they are at no other.
+    is_only = len(positions) == 1 and tally["absolute_at"] >= 0
+    tallies = [tally] if is_only else tally_each(named, rule)
     indices = [tuple(map(int, np.unravel_index(i, pair.a.shape))) for i in positions]
     return tally, {
         i: _difference(named, k, tallies[k], indices[k]) for k, i in enumerate(positions)
@@ -300,27 +318,24 @@ def _compare_chunked(leaf: Leaf, chunked: ChunkedPair, options: CheckedOptions) 
     rule = options.criteria_for(a.dtype, b.dtype, unit)
     shape: tuple[int, ...] | None = None
     if chunked.has_shapes:
-        problems = _problems(leaf, a, b, options)
-        report = _report_without_elements(leaf, a, b, rule, problems, unit)
         try:
             if options.check_shape and a.shape != b.shape:
                 raise ValueError
             shape = common_shape(a.shape, b.shape)
         except ValueError:
-            return report
+            return _report(leaf, a, b, rule, _problems(leaf, a, b, options), unit)
     merged, uneven = None, False
     try:
         merged = chunked.reduce(partial(_compare_block, rule, shape), merge_comparisons)
     except UnevenError:  # the report lists the shapes as a problem
         uneven = True
     a, b = _array_infos(chunked)
-    report = _report_without_elements(leaf, a, b, rule, _problems(leaf, a, b, options), unit)
+    report = partial(_report, leaf, a, b, rule, _problems(leaf, a, b, options), unit)
     if uneven:
-        return report
+        return report()
     if merged is None:
-        whole = shape if shape is not None else a.shape
-        return replace(report, tally=PairStatistics.empty(whole))
-    return replace(report, tally=merged.tally, differences=merged.differences)
+        return report(tally=PairStatistics.empty(shape if shape is not None else a.shape))
+    return report(tally=merged.tally, differences=merged.differences)
 
 
 def _compare_block(
@@ -342,8 +357,8 @@ def _compare_block(
     _require_steps(pair, rule, "")
     pair = elementwise.broadcast(pair)
     tally, differences = _measured(elementwise, pair, rule)
-    report = _report_without_elements(Leaf("", None, None), pair.a, pair.b, rule, [])
-    part = replace(report, tally=tally, differences=differences)
+    alone = Leaf("", None, None)
+    part = _report(alone, pair.a, pair.b, rule, [], tally=tally, differences=differences)
     if shape is None:
         rows, *others = pair.a.shape
         shape = (corner[0] + rows, *others)
@@ -396,11 +411,12 @@ def _difference(
 ) -> Difference:
     """Return the Difference of element k of two vectors, which has an index in the whole arrays."""
     values = _value(pair.a[k : k + 1]), _value(pair.b[k : k + 1])
-    absolute: float | int = float(tally["absolute"])
-    relative = float(tally["relative"])
-    excess = float(tally["excess"])
+    absolute: float | int
+    absolute, relative, excess = (float(tally[m]) for m in ("absolute", "relative", "excess"))
     ulp: int | None = None
-    if np.isnan(tally["reference_squares"]).any():  # dates have no magnitude
+    if (
+        pair.dtypes is None and np.isnan(tally["reference_squares"]).any()
+    ):  # dates have no magnitude
         relative = math.nan
     if not tally["finite"]:
         absolute = relative = excess = math.nan

@@ -44,13 +44,25 @@ def _(x, y, rtol, atol):
         return lambda x, y, rtol, atol: False
     if isinstance(x.dtype, types.Complex):
         return _surely_close_complex
-    if x.dtype in (types.int64, types.uint64):
-        return _surely_close_long
-    if x.dtype in (types.float64, types.int32, types.uint32):
+    if x.dtype == types.float64:
         return _surely_close_wide
+    # Integers first by equality, at a tenth to a half of the time.
+    if x.dtype in (types.int64, types.uint64):
+        return lambda x, y, rtol, atol: _equal(x, y) or _surely_close_long(x, y, rtol, atol)
+    if x.dtype in (types.int32, types.uint32):
+        return lambda x, y, rtol, atol: _equal(x, y) or _surely_close_wide(x, y, rtol, atol)
     if isinstance(x.dtype, (types.Integer, Truth)):
         return _surely_close_small
     return _surely_close_narrow
+
+
+@jitable
+def _equal(x, y):
+    """Test equality of bits."""
+    differing = stored(x[0]) ^ stored(y[0])
+    for i in range(x.size):
+        differing |= stored(x[i]) ^ stored(y[i])
+    return differing == 0
 
 
 @jitable
@@ -73,15 +85,13 @@ def _surely_close_narrow(x, y, rtol, atol):
 
 
 def _surely_close_small(x, y, rtol, atol):
-    """Test bytes and 16-bit integers: first equality, at a tenth of the time."""
-    differing = stored(x[0]) ^ stored(y[0])
-    for i in range(x.size):
-        differing |= stored(x[i]) ^ stored(y[i])
-    if differing == 0 or _surely_close_narrow(x, y, rtol, atol):
+    """Test bytes and 16-bit integers."""
+    if _equal(x, y) or _surely_close_narrow(x, y, rtol, atol):
         return True
     return _surely_close_wide(x, y, rtol, atol)
 
 
+@jitable
 def _surely_close_long(x, y, rtol, atol):
     """
     Test 64-bit integers by rounded distances.
