@@ -45,6 +45,7 @@ from .._kernels.accumulators import (
     STEP,
 )
 from .._kernels.comparison import TALLIES, scratch_dtype
+from .._kernels.numpy_versions import note_mismatches
 from .._kernels.scalar.reductions import SCALES, precedes, scale_of, two_sum, united_range
 from ..interop.times import Distances, distances, within
 
@@ -348,18 +349,8 @@ def _tally_by_numpy(pair: ArrayPair, rule: Criteria) -> PairStatistics:
     record["masked_actual"] = np.count_nonzero(masked_a & ~masked_b)
     record["masked_expected"] = np.count_nonzero(masked_b & ~masked_a)
     record["infinite"] = np.count_nonzero(bad & infinite & ~nan_a & ~nan_b)
-    record["mismatches"] = np.count_nonzero(bad)
     record["without_distance"] = np.count_nonzero(bad & ~(usual | nan_a | nan_b | infinite))
-    positions = np.flatnonzero(bad)
-    record["first"][: min(FIRST, positions.size)] = positions[:FIRST]
-    for axis, indices in enumerate(np.nonzero(np.atleast_1d(bad))):
-        if indices.size:
-            row = tally.axes[axis]
-            row[[LOWEST, HIGHEST]] = indices.min(), indices.max()
-            row[STEP] = np.gcd.reduce(indices - indices[0])
-            counts = tally.axis_counts(axis)
-            if counts is not None:
-                counts += np.bincount(indices, minlength=counts.size)
+    note_mismatches(np.flatnonzero(bad), record, tally.axes, tally.counts)
     return tally
 
 

@@ -223,7 +223,7 @@ def evaluate_each(problem: Problem, numbers: NDArray, points: NDArray, values: N
 
 
 _CACHE_LINE_BYTES = 64  # bytes of a cache line, to which arrays are aligned
-_LARGE_BYTES = 1 << 20  # bytes of results that take much longer to fill than to align
+LARGE_BYTES = 1 << 20  # bytes of results that take much longer to fill than to prepare
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
@@ -303,7 +303,7 @@ class Columns:
     def results(self, count: int) -> Buffers:
         values = self.problem.base.size // (2 if self.problem.imaginary else 1)
         shape, dtype = (count, values), self.problem.base.dtype
-        make = aligned if count * values * dtype.itemsize > _LARGE_BYTES else np.empty
+        make = aligned if count * values * dtype.itemsize > LARGE_BYTES else np.empty
         return make(shape, dtype), np.empty(count, np.int8)
 
     def __call__(self, start: int, outs: Buffers) -> None:

@@ -16,7 +16,7 @@ from .._core.types import PlanOptions
 from .._execution.run import Pace, run
 from . import sparse
 from .compiled import is_current
-from .fixed_step import Columns, ColumnScratch
+from .fixed_step import LARGE_BYTES, Columns, ColumnScratch
 from .function import REAL, Problem
 from .options import Options, options_of
 from .solve import (
@@ -192,7 +192,6 @@ class _PreparedJacobian:
 # on. They do not refer to the function, so that it can be deleted.
 _of_function: WeakKeyDictionary[Any, dict[Any, _PreparedJacobian]] = WeakKeyDictionary()
 _MOST_POINTS = 8  # shapes and dtypes of x for which one function has a prepared Jacobian
-_LARGE_BYTES = 1 << 20  # bytes of a Jacobian whose preparation takes no time in comparison
 
 
 def repeated_jacobian(f: Any, x: Any, options: Mapping[str, object]) -> NDArray | None:
@@ -216,7 +215,7 @@ def repeated_jacobian(f: Any, x: Any, options: Mapping[str, object]) -> NDArray 
 
 def remember(problem: Problem, options: Options) -> None:
     """Keep the preparation of a Jacobian for `repeated_jacobian`, if the function is compiled."""
-    small = problem.base.nbytes * problem.coordinates <= _LARGE_BYTES
+    small = problem.base.nbytes * problem.coordinates <= LARGE_BYTES  # else it takes no time
     if problem.native is None or not small or not options.has_defaults:
         return
     of_points = _of_function.setdefault(problem.f, {})

@@ -14,7 +14,7 @@ from numba.core import types
 
 from .._core.jit import Kernels
 from . import jitable, numpy_versions
-from .accumulators import LANES, RECORD, add_lanes, add_squares, note_mismatches, summand
+from .accumulators import BLOCK, LANES, RECORD, add_lanes, add_squares, note_mismatches, summand
 from .function_calls import borrowed
 from .scalar.closeness import finite, is_nan
 from .scalar.formats import bits, element_type, from_bits, prefetch, vector
@@ -32,9 +32,6 @@ from .scalar.measures import (
 from .scalar.reductions import exceeds, lowered, may_lead
 
 _i8, _f8 = np.int64, np.float64
-# Elements of a block, few enough to prefetch the block after the next, which doubles the speed on
-# one core.
-_BLOCK = 512
 _BLOCKS_AHEAD = 2  # blocks between the one that is prefetched and the current one
 _SPANNED = 8  # buckets of a histogram up to which each is counted by a pass of its own
 
@@ -50,10 +47,10 @@ def scratch_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     sums = (_f8, (3, 2, LANES))
     return np.dtype(
         [
-            ("d", _f8, _BLOCK),
-            ("size", _f8, _BLOCK),
-            ("ulp", ulp, _BLOCK),
-            ("bad", np.uint8, _BLOCK),
+            ("d", _f8, BLOCK),
+            ("size", _f8, BLOCK),
+            ("ulp", ulp, BLOCK),
+            ("bad", np.uint8, BLOCK),
             ("index", _i8, _AXES_AT_MOST),
             ("lanes", *sums),
             ("reference_lanes", *sums),
@@ -326,11 +323,11 @@ def tally(
     index, highest = scratch.index[: axes.shape[0]], scratch.highest
     for quantity in range(highest.size):
         highest[quantity] = -1
-    for begin in range(0, a.size, _BLOCK):
-        prefetch(a, begin + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
-        prefetch(b, begin + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
-        x = a[begin : begin + _BLOCK]
-        y = b[begin : begin + _BLOCK]
+    for begin in range(0, a.size, BLOCK):
+        prefetch(a, begin + _BLOCKS_AHEAD * BLOCK, BLOCK)
+        prefetch(b, begin + _BLOCKS_AHEAD * BLOCK, BLOCK)
+        x = a[begin : begin + BLOCK]
+        y = b[begin : begin + BLOCK]
         n = x.size
         d = d_block[:n]
         size = size_block[:n]
@@ -406,7 +403,7 @@ def locate_largest(a, b, rule, start, highest, record):
         begin = highest[quantity]
         if begin < 0:
             continue
-        for i in range(begin, min(begin + _BLOCK, a.size)):
+        for i in range(begin, min(begin + BLOCK, a.size)):
             excess, absolute, relative, ulp = weigh(a[i], b[i], rtol, atol, max_ulp, shift, unit)
             if quantity == 0 and excess == record.excess:
                 record.excess_at = start + i

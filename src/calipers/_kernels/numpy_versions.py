@@ -13,13 +13,12 @@ import numpy as np
 
 from .._core.dtypes import COMPLEX128, FLOAT64, INT64, UINT64, widest
 from .._core.protocols import NDArray
-from .accumulators import COUNTS, FIRST, LANES, LENGTH, PASSING, RANGE, SQUARES, add_lanes
+from .accumulators import BLOCK, COUNTS, FIRST, LANES, LENGTH, PASSING, RANGE, SQUARES, add_lanes
 from .scalar.closeness import HUGE, LOW, TINY
 from .scalar.measures import BUCKETS
 from .scalar.reductions import SCALES, scale_of, two_sum, united_range
 
-_PIECE = 1 << 14  # elements that are measured together, few enough for a cache
-_BLOCK = 512  # elements whose squares are summed in one scale, as in the kernel
+_BATCH = 32 * BLOCK  # elements that are measured together, few enough for a cache
 _POWERS = np.uint64(1) << np.arange(BUCKETS - 1, dtype=np.uint64)
 _INF_BITS = int(np.array(np.inf).view(np.int64))
 
@@ -75,8 +74,8 @@ def _ulps(a: NDArray, b: NDArray, shift: int, unit: float) -> NDArray:
     return steps
 
 
-def _pieces(n: int) -> Any:
-    return (slice(start, start + _PIECE) for start in range(0, n, _PIECE))
+def _batches(n: int) -> Any:
+    return (slice(start, start + _BATCH) for start in range(0, n, _BATCH))
 
 
 # Closeness
@@ -84,22 +83,22 @@ def _pieces(n: int) -> Any:
 
 def first_mismatch(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> Any:
     """Return the position of the first pair that is not close, or -1."""
-    for piece in _pieces(a.size):
-        close = _close(a[piece], b[piece], rtol, atol, equal_nan)
+    for batch in _batches(a.size):
+        close = _close(a[batch], b[batch], rtol, atol, equal_nan)
         if close is None:
             return NotImplemented
         if not close.all():
-            return piece.start + int(close.argmin())
+            return batch.start + int(close.argmin())
     return -1
 
 
 def mask(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool, out: NDArray) -> Any:
     """Write each pair's verdict."""
-    for piece in _pieces(a.size):
-        close = _close(a[piece], b[piece], rtol, atol, equal_nan)
+    for batch in _batches(a.size):
+        close = _close(a[batch], b[batch], rtol, atol, equal_nan)
         if close is None:
             return NotImplemented
-        out[piece] = close
+        out[batch] = close
     return -1
 
 
@@ -148,12 +147,12 @@ def tally(
     record = tallies[0]
     lanes, reference_lanes = np.zeros((2, len(SCALES), 2, LANES))
     with np.errstate(all="ignore"):
-        for piece in _pieces(a.size):
-            x, y = a[piece], b[piece]
+        for batch in _batches(a.size):
+            x, y = a[batch], b[batch]
             if not (_measured(x, y, *rule).usual | ~_finite(x, y)).all():
                 return NotImplemented
-        for piece in _pieces(a.size):
-            x, y = a[piece], b[piece]
+        for batch in _batches(a.size):
+            x, y = a[batch], b[batch]
             finite = _finite(x, y)
             d, size, bound, ulp, _ = _measured(x, y, *rule)
             d, size, ulp = (np.where(finite, v, v.dtype.type(0)) for v in (d, size, ulp))
@@ -169,7 +168,7 @@ def tally(
             record["infinite"] += (bad & ~finite & ~x_nan & ~y_nan).sum()
             if a.dtype.kind != "c":
                 record["signs"] += (bad & finite & ((x < 0) & (y > 0) | (x > 0) & (y < 0))).sum()
-            first = start + piece.start
+            first = start + batch.start
             note_mismatches(first + np.flatnonzero(bad), record, axes, counts)
             for name, other in zip(PASSING, (atol, rtol), strict=True):
                 passing = float(record[name])
@@ -184,7 +183,7 @@ def tally(
                 k = int(values.argmax())
                 if values[k] > record[name]:
                     record[name], record[f"{name}_at"] = values[k], first + k
-            buckets = np.searchsorted(_POWERS, ulp[finite].astype(np.uint64), side="right")
+            buckets = np.digitize(ulp[finite].astype(np.uint64), _POWERS)
             record["histogram"] += np.bincount(buckets, minlength=BUCKETS)
             _add_squares(d, lanes)
             _add_squares(size, reference_lanes)
@@ -217,9 +216,9 @@ def note_mismatches(positions: NDArray, record: Any, axes: NDArray, counts: NDAr
     if not positions.size:
         return
     record["mismatches"] += positions.size
-    known = np.count_nonzero(record["first"] >= 0)
-    more = positions[: FIRST - known]
-    record["first"][known : known + more.size] = more
+    count = np.count_nonzero(record["first"] >= 0)
+    more = positions[: FIRST - count]
+    record["first"][count : count + more.size] = more
     for axis, indices in zip(axes, np.unravel_index(positions, axes[:, LENGTH]), strict=True):
         low, high = int(indices.min()), int(indices.max())
         step = int(np.gcd.reduce(indices - indices[0]))
@@ -264,9 +263,9 @@ def _bisected(fails: Callable[[float], bool], failing: float) -> float:
 
 def _add_squares(values: NDArray, lanes: NDArray) -> None:
     """Add squares to the sums of many lanes, in the order of `accumulators.add_squares`."""
-    padded = np.zeros(-(-values.size // _BLOCK) * _BLOCK)
+    padded = np.zeros(-(-values.size // BLOCK) * BLOCK)
     padded[: values.size] = values
-    for block in padded.reshape(-1, _BLOCK):
+    for block in padded.reshape(-1, BLOCK):
         largest = block.max()
         if not largest > 0.0:
             continue
