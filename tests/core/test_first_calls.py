@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numba
+import numpy as np
 import pytest
 from numba.core import types
 
@@ -198,3 +199,44 @@ def test_the_key_of_the_page_is_one_that_github_takes(tmp_path, monkeypatch):
     # Right after, since a job that fails saves nothing at its end.
     assert save["uses"].startswith("actions/cache/save@")
     assert save["with"]["path"] == restore["with"]["path"]
+
+
+@numba.njit
+def product(x):
+    return np.array([x[0] * x[1], np.sin(x[2]), x[0] / x[3]])
+
+
+@numba.njit
+def filling(x, out):
+    out[:] = x * x
+
+
+@numba.njit
+def of_a_row(i, x):
+    return x[i] * x[3]
+
+
+BOUNDS = (0.25, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("f", "dtype", "options"),
+    [
+        (product, "f8", {}),
+        (product, "f8", {"method": "2-point", "bounds": BOUNDS}),
+        (product, "f8", {"method": "5-point"}),
+        (product, "f8", {"method": "5-point", "bounds": BOUNDS}),
+        (product, "f8", {"method": "cs"}),
+        (product, "f4", {}),
+        (product, "f4", {"method": "5-point", "bounds": BOUNDS}),
+        (product, "c16", {"holomorphic": True}),
+        (filling, "f8", {"out_like": np.empty(4)}),
+        (of_a_row, "f8", {"out_like": np.empty(4), "rowwise": True}),
+    ],
+)
+def test_a_jacobian_is_the_same_before_and_after_compilation(f, dtype, options, monkeypatch):
+    x = np.array([0.25, 1.5, 0.3, 2.0], dtype)
+    monkeypatch.setattr(jit.Kernels, "pays", lambda *_: False)
+    before = calipers.jacobian(f, x, **options)
+    monkeypatch.undo()
+    assert before.tobytes() == calipers.jacobian(f, x, **options).tobytes()
