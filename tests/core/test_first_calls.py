@@ -230,12 +230,12 @@ BOUNDS = (0.25, 2.0)
         (product, "f4", {}),
         (product, "f4", {"method": "5-point", "bounds": BOUNDS}),
         (product, "c16", {"holomorphic": True}),
-        (filling, "f8", {"out_like": np.empty(30)}),
-        (of_a_row, "f8", {"out_like": np.empty(30), "rowwise": True}),
+        (filling, "f8", {"out_like": np.empty(300)}),
+        (of_a_row, "f8", {"out_like": np.empty(300), "rowwise": True}),
     ],
 )
 def test_a_jacobian_is_the_same_before_and_after_compilation(f, dtype, options, monkeypatch):
-    x = np.random.default_rng(0).uniform(*BOUNDS, 30).astype(dtype)
+    x = np.random.default_rng(0).uniform(*BOUNDS, 300).astype(dtype)
     monkeypatch.setattr(jit.Kernels, "pays", lambda *_: False)
     before = calipers.jacobian(f, x, **options)
     monkeypatch.undo()
