@@ -33,7 +33,6 @@ from .._core.libraries import IN_MEMORY_TYPES, host_views
 from .._core.protocols import NDArray
 from .._core.types import CompareOptions
 from .._execution.block_passes import (
-    BUFFER,
     SERIAL_BYTES,
     BlockCall,
     converted,
@@ -56,9 +55,9 @@ from .tolerances import default_of
 # Rows of at least this many elements are compared one by one, each with its own threads and its own
 # early stop.
 _LONG_ROW_ELEMENTS = 1 << 14
-# Arrays of at most this many bytes that are not in C order are copied: as much as the buffers of a
-# pass without a copy.
-_MAX_COPIED_BYTES = BUFFER * FLOAT64.itemsize
+# Arrays of at most this many bytes that are not in C order are copied: 128 KiB is about the size of
+# the buffers that a pass without a copy needs.
+_MAX_COPIED_BYTES = 1 << 17
 # Options of `compare` that `fast_agree` supports, or that do not matter to arrays of one dtype.
 _FAST_OPTIONS = frozenset({"rtol", "atol", "equal_nan", "check_dtype", "check_shape"})
 # The dtypes of the scalar types that `fast_agree` supports.

@@ -414,9 +414,9 @@ def _difference(
     absolute: float | int
     absolute, relative, excess = (float(tally[m]) for m in ("absolute", "relative", "excess"))
     ulp: int | None = None
-    if (
-        pair.dtypes is None and np.isnan(tally["reference_squares"]).any()
-    ):  # dates have no magnitude
+    # A call of NumPy after those of kernels: it clears their floating-point flags, of which a ufunc
+    # that calls this, as np.vectorize's, would warn.
+    if np.isnan(tally["reference_squares"]).any():  # dates have no magnitude
         relative = math.nan
     if not tally["finite"]:
         absolute = relative = excess = math.nan

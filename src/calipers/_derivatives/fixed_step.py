@@ -13,6 +13,7 @@ from .._core.dtypes import as_real_vector, real_parts
 from .._core.protocols import NDArray
 from .._execution.tasks import Buffers
 from .._kernels.differences import COLUMNS, EXCLUDED, FIXED, IMAGINARY_COLUMNS, LOST
+from .._kernels.scalar.formats import CACHE_LINE
 from .compiled import Native
 from .function import Problem
 from .steps import ELEMENTS_PER_COORDINATE, Steps
@@ -222,7 +223,6 @@ def evaluate_each(problem: Problem, numbers: NDArray, points: NDArray, values: N
             raise
 
 
-_CACHE_LINE_BYTES = 64  # bytes of a cache line, to which arrays are aligned
 LARGE_BYTES = 1 << 20  # bytes of results that take much longer to fill than to prepare
 
 
@@ -232,8 +232,8 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
     Vectors across cache lines slow a loop within the cache by a tenth.
     """
     size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + _CACHE_LINE_BYTES, np.uint8)
-    first = -memory.__array_interface__["data"][0] % _CACHE_LINE_BYTES
+    memory = np.empty(size + CACHE_LINE, np.uint8)
+    first = -memory.__array_interface__["data"][0] % CACHE_LINE
     return memory[first : first + size].view(dtype).reshape(shape)
 
 

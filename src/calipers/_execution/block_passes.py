@@ -24,7 +24,7 @@ _TASKS_PER_THREAD = 8  # tasks of each thread, so that threads end at nearly the
 _FOLD_LENGTH = 1 << 20
 
 _FIRST_BUFFER = 512  # elements of the first block, so that a mismatch at the start ends the pass
-BUFFER = 16384  # elements of a block that NumPy converts at a time
+_BUFFER = 16384  # elements of a block that NumPy converts at a time
 
 # Called with the position of a block and the block of each array; a result that is not negative
 # is a position in the block, and ends the pass.
@@ -140,7 +140,7 @@ def converted(arrays: Sequence[NDArray], dtypes: Sequence[DType]) -> list[NDArra
     One copy is faster than an iterator, which takes longer to set up.
     """
     shape = common_shape_of(arrays)
-    if prod(shape) > BUFFER:
+    if prod(shape) > _BUFFER:
         return None
     copies = [np.empty(shape, dtype) for dtype in dtypes]
     with np.errstate(all="ignore"):  # conversions raise no flag in buffers either
@@ -191,7 +191,7 @@ def _scan_buffers(
         op_dtypes=dtypes,
         order=order,
         casting="same_kind",
-        buffersize=BUFFER,
+        buffersize=_BUFFER,
     )
     with iterator:
         size = iterator.itersize

@@ -192,7 +192,7 @@ def leading_zeros(typingctx: Any, x: Any) -> Any:
 
 Layout = Literal["C", "A"]  # contiguous; strided
 
-_LINE = 64  # bytes of a cache line
+CACHE_LINE = 64  # bytes of a cache line
 
 _BY_NAME = {"float16": Half(), "bfloat16": BFloat16(), "bool": Truth()}
 
@@ -233,7 +233,7 @@ def prefetch(typingctx: Any, array: Any, start: Any, count: Any) -> Any:
         )
         size = context.get_abi_sizeof(context.get_data_type(array.dtype))
         first, last = args[1], builder.add(args[1], args[2])
-        loop = cgutils.for_range_slice(builder, first, last, index(_LINE // size), index)
+        loop = cgutils.for_range_slice(builder, first, last, index(CACHE_LINE // size), index)
         with loop as (position, _):
             address = builder.bitcast(builder.gep(view.data, [position]), byte)
             # for reading, into the nearest cache, as data
