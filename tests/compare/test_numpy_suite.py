@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._compare import closeness, elementwise
 from tests.compare.numpy_suite_plugin import described
 
 SUITES = [
@@ -205,8 +206,8 @@ def no_numpy(monkeypatch):
         raise AssertionError("NumPy was asked")
 
     for name in ("allclose", "isclose"):
-        monkeypatch.setattr(calipers._compare.closeness, f"_numpy_{name}", answered)
-    monkeypatch.setattr(calipers._compare.elementwise, "_numpy_array_equal", answered)
+        monkeypatch.setattr(closeness, f"_numpy_{name}", answered)
+    monkeypatch.setattr(elementwise, "_numpy_array_equal", answered)
 
 
 @pytest.mark.usefixtures("no_numpy")
