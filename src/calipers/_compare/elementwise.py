@@ -20,7 +20,6 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from .._core.arguments import is_weak, warn
 from .._core.arrays import (
     ArrayPair,
-    as_numbers,
     as_pair,
     as_tolerance,
     broadcast_arrays,
@@ -117,11 +116,11 @@ def as_alike_arrays(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
         b = _as_array(b)
     if not _ARRAYS_AND_NUMBERS.issuperset((type(a), type(b))):
         return None
-    if is_weak(a) or is_weak(b):
-        if is_weak(a) and is_weak(b):
-            a, b = as_numbers(a, b)
-        a = strengthen(a, b.dtype) if is_weak(a) else a
-        b = strengthen(b, a.dtype) if is_weak(b) else b
+    weak = is_weak(b)
+    if is_weak(a):
+        a = strengthen(a, np.asarray(b).dtype)
+    if weak:
+        b = strengthen(b, a.dtype)
     dtypes = working_dtypes(a.dtype, b.dtype)
     if dtypes is None:
         return None

@@ -336,11 +336,6 @@ def _largest(dtype: DType) -> float:
     return float(finfo(dtype).max)
 
 
-def as_numbers(a: Any, b: Any) -> tuple[NDArray, NDArray]:
-    """Convert two Python numbers to arrays."""
-    return _as_number(a, np.asarray(b).dtype), _as_number(b, np.asarray(a).dtype)
-
-
 def strengthen(x: Any, dtype: DType) -> NDArray:
     """Convert a Python number to the dtype that it has in an operation with `dtype` (NEP 50)."""
     number = _as_number(x, dtype)
@@ -389,7 +384,8 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> ArrayPair:
     require_host(**{names[0]: a, names[1]: b})
     a, b, unit = in_memory(a, b, names)
     if is_weak(a) and is_weak(b):
-        x, y = as_numbers(a, b)
+        x, y = np.asarray(a), np.asarray(b)
+        x, y = _as_number(a, y.dtype), _as_number(b, x.dtype)
     elif is_weak(a):
         y = as_elements(b, names[1])
         x = strengthen(a, y.dtype)

@@ -6,6 +6,7 @@ import numpy as np
 
 from . import in_any_order, jitable
 from .function_calls import borrowed
+from .scalar.measures import INF_BITS
 
 # Marks of a column, in order of severity.
 CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
@@ -20,7 +21,6 @@ _ESTIMATED_SHARE = 0.5
 
 WORD = 64  # elements of a column that are tested for zeros together
 _MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF  # all bits of a binary64 but its sign
-_INFINITY = 0x7FF0_0000_0000_0000  # the bits of infinity in binary64
 
 
 class ColumnCriteria(NamedTuple):
@@ -189,7 +189,7 @@ def _enlarged(bits: Any, largest: Any, first: int, last: int) -> Any:
     most = 0
     for i in range(first, last):
         size = bits[i] & _MAGNITUDE
-        size = size if size < _INFINITY else 0
+        size = size if size < INF_BITS else 0
         largest[i] = max(largest[i], size)
         most = max(most, size)
     return most

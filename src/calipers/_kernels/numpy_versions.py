@@ -15,12 +15,11 @@ from .._core.dtypes import COMPLEX128, FLOAT64, INT64, UINT64, widest
 from .._core.protocols import NDArray
 from .accumulators import BLOCK, COUNTS, FIRST, LANES, LENGTH, PASSING, RANGE, SQUARES, add_lanes
 from .scalar.closeness import HUGE, LOW, TINY
-from .scalar.measures import BUCKETS
+from .scalar.measures import BUCKETS, INF_BITS
 from .scalar.reductions import SCALES, scale_of, two_sum, united_range
 
 _BATCH = 32 * BLOCK  # elements that are measured together, few enough for a cache
 _POWERS = np.uint64(1) << np.arange(BUCKETS - 1, dtype=np.uint64)
-_INF_BITS = int(np.array(np.inf).view(np.int64))
 
 
 class _Measures(NamedTuple):
@@ -251,7 +250,7 @@ def _passing(passing: float, other: float, relative: bool, d: NDArray, size: NDA
 
 def _bisected(fails: Callable[[float], bool], failing: float) -> float:
     """Return the smallest number that does not fail, above one that does."""
-    low, high = int(np.float64(failing).view(np.int64)), _INF_BITS
+    low, high = int(np.float64(failing).view(np.int64)), INF_BITS
     while high - low > 1:
         middle = (low + high) // 2
         if fails(float(np.int64(middle).view(np.float64))):

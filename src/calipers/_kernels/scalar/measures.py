@@ -17,7 +17,7 @@ from .formats import bits, double, from_bits, leading_zeros, product
 FARTHEST = np.uint64(0xFFFFFFFFFFFFFFFF)
 # One bucket for equal pairs, and one for each power of two below 2**64.
 BUCKETS = 65
-_INF_BITS = 0x7FF0000000000000  # the bits of infinity in binary64
+INF_BITS = 0x7FF0000000000000  # the bits of infinity in binary64
 
 
 def measure(a, b, rtol, atol, shift, unit):
@@ -214,7 +214,7 @@ def acceptable(a, b, rtol, atol, max_ulp, equal_nan, shift, unit):
 def sufficient(a, b, other, failing, relative):
     """Return the smallest tolerance that accepts a finite pair, above one that does not."""
     low = bits(failing)
-    high = np.int64(_INF_BITS)
+    high = np.int64(INF_BITS)
     while high - low > 1:
         middle = low + (high - low) // 2
         tolerance = from_bits(middle)
