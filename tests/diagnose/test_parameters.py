@@ -78,6 +78,7 @@ def test_arrays_of_compiled_functions_are_not_taken_for_exact():
     report = calipers.diagnose(lambda x: x + table, compiled, x)
     assert report.kind == "SUSPECT"
     assert "arrays compiled into g could not be perturbed" in str(report)
+    assert "next: calipers.diagnose(f, g, (inputs, arrays))" in str(report)
 
 
 def test_more_than_rounded_arrays_cause_is_a_bug():

@@ -146,6 +146,10 @@ def next_step(diagnosis: "DiagnosisData") -> tuple[str, str] | None:
         return f"calipers.probes.condition({f}, inputs)", "digits to expect"
     if kind == "REDUCED":
         return f"{again(diagnosis)}.recommend_tolerance()", "if this is intended"
+    if evidence.get("rule") == "undecided" and "compiled_parameters" in evidence:
+        names = " and ".join(evidence["compiled_parameters"])
+        comment = f"of functions that take the arrays compiled into {names}"
+        return f"calipers.diagnose({f}, {g}, (inputs, arrays))", comment
     if disputed and len(evidence.get("higher_precision", ())) == 1:
         comment = f"reference: a function that computes in {higher_precision(diagnosis.dtype)}"
         return again(diagnosis, reference="reference"), comment
