@@ -1312,7 +1312,11 @@ def test_a_local_header_that_lies(tmp_path, write):
     at = data.find(b"PK\3\4") + 28  # the length of the extra field
     data[at : at + 2] = struct.pack("<H", 60_000)
     path.write_bytes(data)
-    assert refused(path).endswith("archive: it ends within a member, or a header says so")
+    text = refused(path)
+    # Some versions of zipfile see that members would overlap.
+    assert "Overlapped entries" in text or text.endswith(
+        "archive: it ends within a member, or a header says so"
+    )
 
 
 def rezipped(path, changes, method=zipfile.ZIP_STORED):
