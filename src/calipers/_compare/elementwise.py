@@ -98,10 +98,17 @@ def _fast_call(
     return kernel, a.ravel(order), b.ravel(order)
 
 
-def _as_array(x: Any) -> Any:
-    """Convert a short list of Python numbers to an array; return other lists unchanged."""
+def as_short_array(x: Any) -> Any:
+    """Convert a short list of Python numbers to an array; return all else unchanged."""
+    if type(x) is not list and type(x) is not tuple:
+        return x
     short = 0 < len(x) <= _MAX_COPIED_BYTES // FLOAT64.itemsize
-    return np.array(x) if short and _PYTHON_NUMBERS.issuperset(map(type, x)) else x
+    if not (short and _PYTHON_NUMBERS.issuperset(map(type, x))):
+        return x
+    array = np.array(x)
+    # NumPy may round large integers to floats.
+    rounded = array.dtype == FLOAT64 and type(x[0]) is not float
+    return x if rounded else array
 
 
 def as_alike_arrays(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
@@ -110,10 +117,7 @@ def as_alike_arrays(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
     Python numbers take the dtype of the array (NEP 50). Return None for other types, for dtypes
     without kernels, and for large arrays, which are converted block by block instead.
     """
-    if type(a) in (list, tuple):
-        a = _as_array(a)
-    if type(b) in (list, tuple):
-        b = _as_array(b)
+    a, b = as_short_array(a), as_short_array(b)
     if not _ARRAYS_AND_NUMBERS.issuperset((type(a), type(b))):
         return None
     weak = is_weak(b)
@@ -328,6 +332,12 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     if a.shape != b.shape:
         return False
     dtypes = working_dtypes(a.dtype, b.dtype)
+    # For few numbers of two dtypes NumPy's loop takes less time than conversions.
+    numbers = a.dtype.kind in "biufc" and b.dtype.kind in "biufc"
+    if numbers and not equal_nan and a.nbytes <= _MAX_COPIED_BYTES:
+        has_kernel = dtypes == (a.dtype, a.dtype) == (b.dtype, b.dtype)
+        if not (has_kernel and FIRST_UNEQUAL.pays(a.dtype, a.size)):
+            return bool((a == b).all())
     names, others = record_names(a.dtype), record_names(b.dtype)
     if names or others:
         same_names = set(names) == set(others)

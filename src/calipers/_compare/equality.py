@@ -29,7 +29,7 @@ from ..interop.units import UnitError, numbers_of
 from . import notify_mismatch
 from .chunked import MEMORY_LIMIT, chunked_pair
 from .closeness import _agree_by_compare, _MaybeIndex
-from .elementwise import equal_arrays, position_of_nonfinite
+from .elementwise import as_short_array, equal_arrays, position_of_nonfinite
 from .nested import have_named_parts
 
 
@@ -82,7 +82,9 @@ def array_equal(
     >>> calipers.array_equal([1, 2], [[1, 2]])
     False
     """
-    views = host_views(a1, a2) if memory_limit == MEMORY_LIMIT else None  # else that is checked
+    views = None
+    if memory_limit == MEMORY_LIMIT:  # else that is checked
+        views = host_views(_as_plain(a1), _as_plain(a2))
     if views is None:
         equal = _equal(a1, a2, equal_nan, memory_limit)
     else:
@@ -90,6 +92,11 @@ def array_equal(
     if not equal:
         notify_mismatch(a1, a2, rtol=0.0, atol=0.0, equal_nan=equal_nan)
     return equal
+
+
+def _as_plain(x: Any) -> Any:
+    """Convert a Python number or a short list of them to an array; return all else unchanged."""
+    return np.array(x) if type(x) in (float, int, complex) else as_short_array(x)
 
 
 def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT) -> bool:

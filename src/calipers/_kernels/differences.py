@@ -172,12 +172,18 @@ def move(coords: Any, c: int, x: float, shift: float, low: float, high: float) -
 
 
 @jitable
+def require_same(found: float, passed: float) -> None:
+    """Raise an error if f has changed a number of its argument."""
+    if found != passed and not (math.isnan(found) and math.isnan(passed)):
+        msg = "f changes its argument; let it work on a copy"
+        raise ValueError(msg)
+
+
+@jitable
 def require_unchanged(coords: Any, origin: Any) -> None:
     """Raise an error if f has changed its argument."""
     for c in range(coords.size):
-        if coords[c] != origin[c] and not (math.isnan(coords[c]) and math.isnan(origin[c])):
-            msg = "f changes its argument; let it work on a copy"
-            raise ValueError(msg)
+        require_same(coords[c], origin[c])
 
 
 def columns(
@@ -228,9 +234,11 @@ def columns(
             coords[c] = top
             # What f writes to memory goes there while it computes, and not after.
             evaluate(f, x, shaped(row, upper) if p == 0 else upper)
+            require_same(coords[c], top)  # it is restored below
             if bottom != origin[c]:
                 coords[c] = bottom
                 evaluate(f, x, lower)
+                require_same(coords[c], bottom)
                 at_base = False
             elif not at_base:
                 assign(below, base)
@@ -264,7 +272,9 @@ def imaginary_columns(f, x, origin, stride, start, lengths, upper, result, statu
         h = entry(lengths, j, 0.0)
         status[k] = FIXED if h != 0 else EXCLUDED
         coords[stride * j + 1] = h
+        passed = coords[stride * j + 1]
         evaluate(f, x, upper)
+        require_same(coords[stride * j + 1], passed)
         coords[stride * j + 1] = 0.0
         row = result[k]
         for i in range(row.size):
