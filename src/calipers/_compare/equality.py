@@ -84,7 +84,7 @@ def array_equal(
     """
     views = None
     if memory_limit == MEMORY_LIMIT:  # else that is checked
-        views = host_views(_as_plain(a1), _as_plain(a2))
+        views = host_views(a1, a2) or host_views(_as_plain(a1), _as_plain(a2))
     if views is None:
         equal = _equal(a1, a2, equal_nan, memory_limit)
     else:
