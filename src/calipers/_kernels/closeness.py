@@ -261,9 +261,10 @@ def mask(a, b, rtol, atol, equal_nan, out):
     """Write each pair's verdict."""
     a, b, out = borrowed((a, b, out))
     block = _BLOCK_BYTES // a.itemsize
-    # The test that has no verdicts to write is worth its time where pairs are close, as those
+    # Tests that have no verdicts to write are worth their time where pairs are close, as those
     # before.
     equal = all_close = True
+    out[:] = True
     for start in range(0, a.size, block):
         prefetch(a, start + _BLOCKS_AHEAD * block, block)
         prefetch(b, start + _BLOCKS_AHEAD * block, block)
@@ -272,7 +273,6 @@ def mask(a, b, rtol, atol, equal_nan, out):
         verdicts = out[start : start + block]
         equal = equal and surely_equal(x, y)
         if equal or (all_close and surely_close(x, y, rtol, atol)):
-            verdicts[:] = True
             continue
         if not surely_decided(x, y, rtol, atol, equal_nan, verdicts):
             for i in range(x.size):
