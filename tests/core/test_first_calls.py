@@ -155,21 +155,21 @@ def kernels(monkeypatch):
 
 
 def test_a_kernel_is_compiled_once_its_work_pays(kernels):
-    calls = [kernels.for_work(types.float64, 2000)(1.0) for _ in range(6)]
+    calls = [kernels.entry_point(types.float64, 2000)(1.0) for _ in range(6)]
     assert calls == [1.0, 1.0, 1.0, 1.0, -1.0, -1.0]  # a call counts for 2048 elements at least
-    assert kernels.for_work(types.float32, 9000)(1.0) == 1.0  # another dtype
-    assert kernels.for_work(types.float32, 2000)(1.0) == -1.0
-    assert kernels.for_work(types.int64, 10_001)(1) == -1
+    assert kernels.entry_point(types.float32, 9000)(1.0) == 1.0  # another dtype
+    assert kernels.entry_point(types.float32, 2000)(1.0) == -1.0
+    assert kernels.entry_point(types.int64, 10_001)(1) == -1
 
 
 def test_a_kernel_decides_what_numpy_does_not(kernels):
-    assert kernels.for_work(types.float64, 1)(-1.0) == 1.0
+    assert kernels.entry_point(types.float64, 1)(-1.0) == 1.0
     assert types.float64 in kernels
 
 
 def test_a_kernel_in_the_cache_is_loaded(kernels, monkeypatch):
     monkeypatch.setattr(jit.Kernels, "is_cached", lambda self, key: True)
-    assert kernels.for_work(types.float64, 1)(1.0) == -1.0
+    assert kernels.entry_point(types.float64, 1)(1.0) == -1.0
 
 
 def test_calls_that_read_the_cache_start_no_thread():
@@ -236,7 +236,7 @@ BOUNDS = (0.25, 2.0)
 )
 def test_a_jacobian_is_the_same_before_and_after_compilation(f, dtype, options, monkeypatch):
     x = np.random.default_rng(0).uniform(*BOUNDS, 300).astype(dtype)
-    monkeypatch.setattr(jit.Kernels, "pays", lambda *_: False)
+    monkeypatch.setattr(jit.Kernels, "is_worth_compiling", lambda *_: False)
     before = calipers.jacobian(f, x, **options)
     monkeypatch.undo()
     assert before.tobytes() == calipers.jacobian(f, x, **options).tobytes()

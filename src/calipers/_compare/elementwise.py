@@ -288,7 +288,7 @@ class PairKernel:
         scan(call, arrays, self._dtypes, order="C")
 
     def _kernel(self, kernels: Any) -> Any:
-        return kernels.for_work(kernel_key(self._dtypes), prod(self._shape))
+        return kernels.entry_point(kernel_key(self._dtypes), prod(self._shape))
 
     def _mask(self) -> BlockCall:
         equal_nan = self._equal_nan
@@ -336,7 +336,7 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     numbers = a.dtype.kind in "biufc" and b.dtype.kind in "biufc"
     if numbers and not equal_nan and a.nbytes <= _MAX_COPIED_BYTES:
         has_kernel = dtypes == (a.dtype, a.dtype) == (b.dtype, b.dtype)
-        if not (has_kernel and FIRST_UNEQUAL.pays(a.dtype, a.size)):
+        if not (has_kernel and FIRST_UNEQUAL.is_worth_compiling(a.dtype, a.size)):
             return bool((a == b).all())
     names, others = record_names(a.dtype), record_names(b.dtype)
     if names or others:

@@ -277,7 +277,7 @@ def _kernel_call(
 ) -> tuple[Callable[[PairStatistics, int, NDArray, NDArray], None], tuple[DType, DType]]:
     """Return a function that adds two vectors to statistics, and the dtypes that it takes."""
     x, y = map(widened, dtypes)
-    kernel = TALLIES.for_work((x, y), pair.a.size)
+    kernel = TALLIES.entry_point((x, y), pair.a.size)
     options, scratch = kernel_arguments(pair, rule), scratch_dtype(x)
 
     def call(tally: PairStatistics, start: int, a: NDArray, b: NDArray) -> None:

@@ -89,13 +89,15 @@ class Kernels(dict[Any, Callable[..., Any]]):
                 self[key] = compiled.entry_point
             return self[key]
 
-    def for_work(self, key: Any, elements: int) -> Callable[..., Any]:
+    def entry_point(self, key: Any, elements: int) -> Callable[..., Any]:
         """Return the entry point, or NumPy's version until compilation pays."""
-        return self[key] if self.pays(key, elements) else partial(self._call_numpy, key)
+        if self.is_worth_compiling(key, elements):
+            return self[key]
+        return partial(self._call_numpy, key)
 
-    def pays(self, key: Any, elements: int) -> bool:
+    def is_worth_compiling(self, key: Any, elements: int) -> bool:
         """
-        Return True if the work on so many elements, and that before, is worth the compilation.
+        Count work on so many elements; return True if all that was counted is worth compilation.
 
         Whoever calls often waits for the compilation and for as much work without it, at most.
         """

@@ -219,9 +219,9 @@ class Native:
             self._reads.append(only_reads(self.f(), kinds, {x, x + len(form.after) + 1}))
         return self._reads[0]
 
-    def pays(self, kernels: Kernels, elements: int) -> bool:
-        """Return True if the kernel for f's types is compiled, or worth it; see `Kernels.pays`."""
-        return (id(kernels),) in self._entries or kernels.pays(self.key, elements)
+    def is_worth_compiling(self, kernels: Kernels, elements: int) -> bool:
+        """Return True if the kernel for f's types is compiled, or is worth it."""
+        return (id(kernels),) in self._entries or kernels.is_worth_compiling(self.key, elements)
 
     def entry(self, kernels: Kernels, *more: Any) -> Any:
         """Return the kernel for f's types, cached since hashing them is slower than a small run."""

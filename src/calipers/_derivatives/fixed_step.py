@@ -252,11 +252,11 @@ def require_steps(problem: Problem, start: int, status: NDArray) -> None:
         raise lost_step(problem, start + lost)
 
 
-def kernel_pays(problem: Problem) -> bool:
+def is_worth_compiling(problem: Problem) -> bool:
     """Return True if the kernel for a compiled f, if it is one, is worth its compilation."""
     kernels = IMAGINARY_COLUMNS if problem.imaginary else COLUMNS
     work = problem.coordinates * ELEMENTS_PER_COORDINATE
-    return problem.native is None or problem.native.pays(kernels, work)
+    return problem.native is None or problem.native.is_worth_compiling(kernels, work)
 
 
 class ColumnScratch:

@@ -20,7 +20,7 @@ from .._core.types import (
     SparsityLike,
 )
 from . import sparse
-from .fixed_step import kernel_pays
+from .fixed_step import is_worth_compiling
 from .options import Options
 from .prepared import JacobianFunction, remember, repeated_jacobian
 from .solve import (
@@ -236,7 +236,7 @@ def _value(f: Callable[..., Any], x: Any, options: Options) -> Any:
     if options.sparsity is not None:
         return sparse.differentiate_sparse(problem, options).value
     require_dense_memory(problem, options)
-    if not (options.adaptive or kernel_pays(problem)):
+    if not (options.adaptive or is_worth_compiling(problem)):
         problem = problem.interpreted()
     steps = steps_of(problem, options)
     rows = rows_of(problem, steps, options, problem.coordinates, report=options.progress)

@@ -52,7 +52,7 @@ def require_method(method: Any) -> None:
 
 NATURAL_LENGTH = -1.0  # an adaptive length that is |x|, rounded down to a power of two
 _NONE = np.empty(0)
-# Elements that NumPy compares while Python handles a coordinate; see `Kernels.pays`.
+# Elements that NumPy compares while Python handles a coordinate; see `Kernels.is_worth_compiling`.
 ELEMENTS_PER_COORDINATE = 64
 _TASK_COORDINATES = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
 _SMALL_X = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
@@ -128,7 +128,7 @@ class Steps:
         coords = as_real_vector(x)
         count = len(status)
         # Some dtypes have no kernel.
-        compiled = coords.dtype.char in "fd" and TABULATE.pays(
+        compiled = coords.dtype.char in "fd" and TABULATE.is_worth_compiling(
             coords.dtype, count * ELEMENTS_PER_COORDINATE
         )
         call = TABULATE[coords.dtype] if compiled else tabulate

@@ -250,11 +250,11 @@ def perturb(x: NDArray, delta: float, seed: int, out: NDArray) -> NDArray:
     in_reals, out_reals = as_real_vector(np.ascontiguousarray(x)), as_real_vector(out)
     key = in_reals.dtype, out_reals.dtype
     if all(dtype.char in "fd" and dtype.isnative for dtype in key):
-        PERTURB.for_work(key, in_reals.size)(in_reals, delta, seed, out_reals)
+        PERTURB.entry_point(key, in_reals.size)(in_reals, delta, seed, out_reals)
     else:
         ones = np.ones(in_reals.size)
         changes = np.empty(in_reals.size)
-        PERTURB.for_work((ones.dtype, ones.dtype), ones.size)(ones, 0.5, seed, changes)
+        PERTURB.entry_point((ones.dtype, ones.dtype), ones.size)(ones, 0.5, seed, changes)
         work_dtype = np.promote_types(np.promote_types(in_reals.dtype, float), out_reals.dtype)
         share = 2 * work_dtype.type(delta)
         out_reals[:] = in_reals.astype(work_dtype) * (1 + share * (changes - 1).astype(work_dtype))
