@@ -216,8 +216,12 @@ def evaluate_each(problem: Problem, numbers: NDArray, points: NDArray, values: N
             values[k] = problem.base
             continue
         reals[number] = point
+        passed = reals.copy()
         try:
             results[k] = problem.result(x)
+            if not (problem.may_write or reals.tobytes() == passed.tobytes()):
+                msg = "f changes its argument; let it work on a copy"
+                raise ValueError(msg)
         except Exception as error:
             note_coordinate(error, problem, number // problem.stride, float(point - origin))
             raise

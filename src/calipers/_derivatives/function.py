@@ -50,6 +50,7 @@ class Problem:
     has_independent_rows: bool = field(init=False, default=False)  # as a batch has shown
     seconds: float = field(init=False)  # that the call for `base` took
     native: Native | None = field(init=False, default=None)
+    may_write: bool = field(init=False, default=True)  # whether f may change its copy of x
     noise: NDArray | None = field(init=False, default=None)  # lower bound on that of f's values
 
     def __post_init__(self, base_value: Any) -> None:

@@ -238,6 +238,7 @@ def _value(f: Callable[..., Any], x: Any, options: Options) -> Any:
     require_dense_memory(problem, options)
     if not (options.adaptive or is_worth_compiling(problem)):
         problem = problem.interpreted()
+        problem.may_write = False  # a kernel, which makes no copies, would refuse it
     steps = steps_of(problem, options)
     rows = rows_of(problem, steps, options, problem.coordinates, report=options.progress)
     remember(problem, options)
