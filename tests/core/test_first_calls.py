@@ -228,9 +228,7 @@ def test_a_compiled_function_that_changes_its_argument_is_refused_before_and_aft
     compiles, method, monkeypatch
 ):
     monkeypatch.setattr(jit.Kernels, "is_worth_compiling", lambda *_: compiles)
-    with pytest.raises(
-        ValueError, match="^f changes its argument; let it work on a copy$"
-    ) as caught:
+    with pytest.raises(ValueError, match="f changes its argument; let it work on a copy") as caught:
         calipers.jacobian(writes, np.array([1.0, 2.0]), method=method)
     assert caught.value.__notes__[0].startswith("detected with x[")
 
