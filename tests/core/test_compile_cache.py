@@ -361,7 +361,7 @@ print(gc.isenabled())
 
 @pytest.mark.slow
 def test_functions_that_a_kernel_calls_are_made_machine_code_of_in_it_alone():
-    code = """
+    code = f"""{KERNELS_ONLY}
 from numba.core.codegen import JITCodeLibrary
 import numpy as np
 import calipers
