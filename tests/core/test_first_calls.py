@@ -167,6 +167,30 @@ def test_a_kernel_decides_what_numpy_does_not(kernels):
     assert types.float64 in kernels
 
 
+def test_a_kernel_without_a_numpy_version_is_compiled(kernels):
+    assert jit.Kernels(lambda x: -x, lambda key: (key,)).entry_point(types.float64, 1)(1.0) == -1.0
+
+
+WITHOUT_NUMPY_VERSIONS = """
+import numpy as np, calipers
+
+a = np.linspace(1.0, 2.0, 60).reshape(6, 10)
+b = a.copy()
+b[3, 4] += 1
+assert calipers.allclose(a, b, axis=1).tolist() == [True, True, True, False, True, True]
+assert calipers.allclose(a, b, axis=0).sum() == 9
+assert calipers.allclose(a, a, rtol=np.ones(10)) and not calipers.allclose(a, b, atol=np.zeros(10))
+assert calipers.isclose(a, b, rtol=np.zeros(10)).sum() == 59
+assert calipers.array_equal(a, a, equal_nan=True) and not calipers.array_equal(a.T, b.T)
+assert calipers.allfinite(a)
+"""
+
+
+def test_first_calls_that_compile(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", WITHOUT_NUMPY_VERSIONS], env=environment, check=True)
+
+
 def test_a_kernel_in_the_cache_is_loaded(kernels, monkeypatch):
     monkeypatch.setattr(jit.Kernels, "is_cached", lambda self, key: True)
     assert kernels.entry_point(types.float64, 1)(1.0) == -1.0

@@ -90,10 +90,10 @@ class Kernels(dict[Any, Callable[..., Any]]):
             return self[key]
 
     def entry_point(self, key: Any, elements: int) -> Callable[..., Any]:
-        """Return the entry point, or NumPy's version until compilation pays."""
-        if self.is_worth_compiling(key, elements):
+        """Return the entry point, or NumPy's version, if there is one, until compilation pays."""
+        if self._by_numpy is None or self.is_worth_compiling(key, elements):
             return self[key]
-        return partial(self._call_numpy, key)
+        return partial(self._try, self._by_numpy, key)
 
     def is_worth_compiling(self, key: Any, elements: int) -> bool:
         """
@@ -110,9 +110,8 @@ class Kernels(dict[Any, Callable[..., Any]]):
         self._work[key] += max(elements, _LEAST_WORK)
         return self._work[key] > WORK_TO_COMPILE
 
-    def _call_numpy(self, key: Any, *arguments: Any) -> Any:
-        assert self._by_numpy is not None
-        result = self._by_numpy(*arguments)
+    def _try(self, by_numpy: Callable[..., Any], key: Any, *arguments: Any) -> Any:
+        result = by_numpy(*arguments)
         return self[key](*arguments) if result is NotImplemented else result
 
     def address(self, key: Any) -> int:
