@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.core import KERNELS_ONLY
 from tests.data.peak_memory import PEAK
 
 pytestmark = pytest.mark.slow
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.slow
 N = 24_000_000  # a byte per element is 24 MB
 SLACK = 10e6  # buffers, the pool's stacks, what the allocator keeps
 
-SETUP = f"""
+SETUP = f"""{KERNELS_ONLY}
 import sys
 import numpy as np
 import calipers
