@@ -26,7 +26,15 @@ from .._core.arrays import (
     broadcast_shape,
     strengthen,
 )
-from .._core.dtypes import COMPLEX128, FLOAT64, DType, record_names, widest, working_dtypes
+from .._core.dtypes import (
+    COMPLEX128,
+    FLOAT64,
+    DType,
+    kernel_dtype,
+    record_names,
+    widest,
+    working_dtypes,
+)
 from .._core.jit import Kernels
 from .._core.libraries import IN_MEMORY_TYPES, host_views
 from .._core.protocols import NDArray
@@ -87,9 +95,12 @@ def _fast_call(
         return None
     contiguous = a.flags.c_contiguous and b.flags.c_contiguous
     is_strided = strided is not None and a.ndim == 1 and not contiguous
-    kernel = (strided if is_strided else kernels).get(a.dtype)
+    chosen = strided if is_strided else kernels
+    kernel = chosen.get(a.dtype)
     if kernel is None:
-        return None
+        if chosen.by_numpy is None or kernel_dtype(a.dtype) != a.dtype:
+            return None
+        kernel = chosen.entry_point(a.dtype, a.size)
     if contiguous or is_strided:
         return (kernel, a, b) if a.ndim == 1 else (kernel, a.ravel(), b.ravel())
     if a.nbytes > _MAX_COPIED_BYTES:

@@ -75,7 +75,7 @@ class Kernels(dict[Any, Callable[..., Any]]):
         super().__init__()
         self._function = function
         self._signature = signature
-        self._by_numpy = by_numpy
+        self.by_numpy = by_numpy
         self._compiled: dict[Any, Any] = {}
         self._work: dict[Any, float] = {}  # elements that were left to NumPy, by key
 
@@ -91,9 +91,9 @@ class Kernels(dict[Any, Callable[..., Any]]):
 
     def entry_point(self, key: Any, elements: int) -> Callable[..., Any]:
         """Return the entry point, or NumPy's version, if there is one, until compilation pays."""
-        if self._by_numpy is None or self.is_worth_compiling(key, elements):
+        if self.by_numpy is None or self.is_worth_compiling(key, elements):
             return self[key]
-        return partial(self._try, self._by_numpy, key)
+        return partial(self._try, self.by_numpy, key)
 
     def is_worth_compiling(self, key: Any, elements: int) -> bool:
         """

@@ -172,9 +172,9 @@ def move(coords: Any, c: int, x: float, shift: float, low: float, high: float) -
 
 
 @jitable
-def require_same(found: float, passed: float) -> None:
+def require_same(number: float, passed: float) -> None:
     """Raise an error if f has changed a number of its argument."""
-    if found != passed and not (math.isnan(found) and math.isnan(passed)):
+    if number != passed and not (math.isnan(number) and math.isnan(passed)):
         msg = "f changes its argument; let it work on a copy"
         raise ValueError(msg)
 
