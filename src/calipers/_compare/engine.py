@@ -414,8 +414,8 @@ def _difference(
     absolute: float | int
     absolute, relative, excess = (float(tally[m]) for m in ("absolute", "relative", "excess"))
     ulp: int | None = None
-    # A call of NumPy after those of kernels clears their floating-point flags. A ufunc that calls this,
-    # as np.vectorize's, would warn of them.
+    # A call of NumPy after those of kernels clears their floating-point flags. A ufunc that calls
+    # this, as np.vectorize's, would warn of them.
     if np.isnan(tally["reference_squares"]).any():  # dates have no magnitude
         relative = math.nan
     if not tally["finite"]:
