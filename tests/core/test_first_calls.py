@@ -240,17 +240,16 @@ def of_a_row(i, x):
     return x[i] * x[3]
 
 
-@numba.njit
-def writes(x):
-    x[1] = 3.0
-    return x * x
-
-
 @pytest.mark.parametrize("compiles", [True, False])
 @pytest.mark.parametrize("method", ["2-point", "3-point", "cs"])
 def test_a_compiled_function_that_changes_its_argument_is_refused_before_and_after(
     compiles, method, monkeypatch
 ):
+    @numba.njit
+    def writes(x):
+        x[1] = 3.0
+        return x * x
+
     monkeypatch.setattr(jit.Kernels, "is_worth_compiling", lambda *_: compiles)
     with pytest.raises(ValueError, match="f changes its argument; let it work on a copy") as caught:
         calipers.jacobian(writes, np.array([1.0, 2.0]), method=method)
