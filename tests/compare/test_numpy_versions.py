@@ -111,7 +111,7 @@ def test_pairs_at_the_ends_of_the_range_are_left_to_the_kernel(values):
 
 
 @pytest.mark.parametrize("dtypes", ["f8 f8", "f4 f4", "f4 f8", "f8 f4"])
-@pytest.mark.parametrize("n", [0, 1, 64, 1000])
+@pytest.mark.parametrize("n", [0, 1, 64, 1000, 40_000])
 def test_perturbations_are_those_of_the_kernel(dtypes, n):
     kinds = tuple(map(np.dtype, dtypes.split()))
     x = np.random.default_rng(n).normal(size=n).astype(kinds[0])

@@ -171,6 +171,24 @@ def test_a_kernel_without_a_numpy_version_is_compiled(kernels):
     assert jit.Kernels(lambda x: -x, lambda key: (key,)).entry_point(types.float64, 1)(1.0) == -1.0
 
 
+def test_a_coordinate_counts_as_many_elements_and_a_call_as_those_of_a_compilation(monkeypatch):
+    counted = []
+    monkeypatch.setattr(
+        jit.Kernels, "is_worth_compiling", lambda self, key, elements: counted.append(elements)
+    )
+    calipers.jacobian(lambda x: x, np.ones(10))
+    assert counted == [640]
+    code = """
+import numpy as np, calipers
+from calipers._core.jit import compilations
+x = np.zeros(8_000_000, np.int8)
+assert calipers.allclose(x, x) and not compilations.kernels
+assert calipers.allclose(x[:400_000], x[:400_000]) and compilations.kernels == 1
+"""
+    environment = os.environ | {"CALIPERS_CACHE": "0"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
 WITHOUT_NUMPY_VERSIONS = """
 import numpy as np, calipers
 

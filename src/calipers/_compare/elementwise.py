@@ -39,14 +39,7 @@ from .._core.jit import Kernels
 from .._core.libraries import IN_MEMORY_TYPES, host_views
 from .._core.protocols import NDArray
 from .._core.types import CompareOptions
-from .._execution.block_passes import (
-    SERIAL_BYTES,
-    BlockCall,
-    converted,
-    fill,
-    scan,
-    scan_views,
-)
+from .._execution.block_passes import SERIAL_BYTES, BlockCall, converted, fill, scan, scan_views
 from .._kernels.closeness import (
     FIRST_MISMATCH,
     MASK,

@@ -8,6 +8,7 @@ from numba.core import types
 
 from .._core.jit import Kernels
 from . import jitable
+from .numpy_versions import BATCH
 from .scalar.formats import vector
 
 _WORD = 64  # bits of the random number that gives signs to as many elements
@@ -50,14 +51,16 @@ def perturb(x, delta, seed, out):
 
 def perturb_by_numpy(x, delta, seed, out):
     """Do the same by NumPy, to the last bit."""
-    first = np.arange(0, x.size, _WORD, dtype=np.uint64)[:, None]
-    with np.errstate(all="ignore"):
-        signs = scrambled(seed, first)
-        turns = (signs >> np.uint64(12)).astype(float) * 2.0**-52 + _TURNS
-        e = delta * _UNIT * (_LEAST + np.where(turns >= 1.0, turns - 1.0, turns))
-        negative = (signs >> np.arange(_WORD, dtype=np.uint64)) & np.uint64(1)
-        factors = 1.0 + np.where(negative, -e, e)
-        out[:] = x.astype(float) * factors.reshape(-1)[: x.size]
+    for start in range(0, x.size, BATCH):
+        block = x[start : start + BATCH].astype(float)
+        first = np.arange(start, start + block.size, _WORD, dtype=np.uint64)[:, None]
+        with np.errstate(all="ignore"):
+            signs = scrambled(seed, first)
+            turns = (signs >> np.uint64(12)).astype(float) * 2.0**-52 + _TURNS
+            e = delta * _UNIT * (_LEAST + np.where(turns >= 1.0, turns - 1.0, turns))
+            negative = (signs >> np.arange(_WORD, dtype=np.uint64)) & np.uint64(1)
+            factors = 1.0 + np.where(negative, -e, e)
+            out[start : start + BATCH] = block * factors.reshape(-1)[: block.size]
 
 
 def add_squares(d, scale, sums):

@@ -18,7 +18,7 @@ from .scalar.closeness import HUGE, LOW, TINY
 from .scalar.measures import BUCKETS, INF_BITS
 from .scalar.reductions import SCALES, scale_of, two_sum, united_range
 
-_BATCH = 32 * BLOCK  # elements that are measured together, few enough for a cache
+BATCH = 32 * BLOCK  # elements that are computed together, few enough for a cache
 _POWERS = np.uint64(1) << np.arange(BUCKETS - 1, dtype=np.uint64)
 
 
@@ -74,7 +74,7 @@ def _ulps(a: NDArray, b: NDArray, shift: int, unit: float) -> NDArray:
 
 
 def _batches(n: int) -> Any:
-    return (slice(start, start + _BATCH) for start in range(0, n, _BATCH))
+    return (slice(start, start + BATCH) for start in range(0, n, BATCH))
 
 
 # Closeness
